@@ -29,6 +29,22 @@ func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result,
 				"%s has several attachments: name one of %s", req.Name, strings.Join(names(found), ", "))
 		}
 	}
+	return d.remove(found, req)
+}
+
+// Remove removes the attachment with this name and its publishes. It asks no container
+// engine, because the engine may wait for the caller. It is not an error if there is
+// none. Returns a Fault with code Conflict if files declare the attachment.
+func (d *Daemon) Remove(name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, err := d.remove(d.attachments(func(a model.Attachment) bool { return a.Name == name }),
+		api.DetachRequest{Name: name})
+	return err
+}
+
+// remove removes attachments for a request.
+func (d *Daemon) remove(found []model.Attachment, req api.DetachRequest) (api.Result, error) {
 	gone := map[string]bool{}
 	for _, a := range found {
 		if a.Origin.IsFile() {

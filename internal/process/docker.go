@@ -88,11 +88,12 @@ func dockerSocketOf(opt Options, files *store.File) (string, error) {
 
 // dockerLabels returns a task that publishes containers on the host's network
 // according to their labels. If it fails, it logs the error, and the daemon continues.
-func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
+func dockerLabels(d *daemon.Daemon, files *store.File, opt Options) func(context.Context) error {
 	return func(ctx context.Context) error {
 		root, err := cgroup.Root()
 		if err == nil {
-			labels := docker.Labels{Workloads: d, Engine: sandbox.Docker(), Root: root, Log: opt.Log}
+			labels := docker.Labels{Workloads: d, Engine: sandbox.Docker(), Root: root,
+				Log: opt.Log}
 			err = labels.Run(ctx)
 		}
 		if err != nil {
@@ -103,12 +104,30 @@ func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
 	}
 }
 
+// dockerTasks returns the tasks that follow a Docker engine.
+func dockerTasks(d *daemon.Daemon, files *store.File, names *sandbox.EndpointNames,
+	opt Options) []func(context.Context) error {
+	return []func(context.Context) error{dockerLabels(d, files, opt), dockerNames(names, opt)}
+}
+
+// dockerNames returns a task that keeps the names of containers up to date, for the errors of the driver.
+func dockerNames(names *sandbox.EndpointNames, opt Options) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := names.Follow(ctx, sandbox.Docker()); err != nil {
+			opt.Log.Error("errors do not have the names of containers", "error", err)
+		}
+		<-ctx.Done()
+		return nil
+	}
+}
+
 // dockerDriver returns the handler of a Docker engine's calls. The cluster takes its leases into account.
-func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, node *node, opt Options) http.Handler {
+func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, node *node, names *sandbox.EndpointNames,
+	opt Options) http.Handler {
 	driver := docker.New(docker.Config{
 		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host.Net()},
 		Cluster: node.networks, Caller: admin.CallerPID,
-		ContainerOf: sandbox.Docker().ContainerOf, Log: opt.Log,
+		ContainerOf: names.Of, Log: opt.Log,
 	})
 	node.networks.LeasesOf(driver)
 	return admin.RootOnly(driver.Handler())

@@ -64,8 +64,9 @@ type Options struct {
 	// Ready is called when the daemon answers requests; it can be nil.
 	Ready func()
 	Log   *slog.Logger
-	// docker handles the Docker engine's calls.
+	// docker handles the Docker engine's calls, and follow are the tasks that follow it.
 	docker http.Handler
+	follow []func(context.Context) error
 }
 
 // IdleGrace is how long a daemon with IdleExit waits for the next request.
@@ -153,7 +154,8 @@ func Run(ctx context.Context, opt Options) (err error) {
 		}
 		return proxies.removeEmpty()
 	})
-	opt.docker = dockerDriver(d, files, host, node, opt)
+	names := new(sandbox.EndpointNames)
+	opt.docker, opt.follow = dockerDriver(d, files, host, node, names, opt), dockerTasks(d, files, names, opt)
 	defer closing(gauge.show(d, node, opt))
 	if err := serve(ctx, opt, d, gateway, node, idle); err != nil || !opt.TearDown {
 		return err
@@ -185,7 +187,7 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 			return err
 		}
 		defer done()
-		tasks = append(tasks, serving(l, idle.handler(opt.docker), admin.MaxConns), dockerLabels(d, opt))
+		tasks = append(append(tasks, serving(l, idle.handler(opt.docker), admin.MaxConns)), opt.follow...)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

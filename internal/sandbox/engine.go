@@ -179,13 +179,21 @@ func refusal(answer *http.Response) error {
 }
 
 // get sends a request to the engine at a unix socket. Closing the answer's body
-// closes the connection.
+// closes the connection. Returns errAnswering with a context of Answering.
 func get(ctx context.Context, socket, path string) (*http.Response, error) {
+	return request(ctx, http.MethodGet, socket, path)
+}
+
+// request is get with any method of HTTP.
+func request(ctx context.Context, method, socket, path string) (*http.Response, error) {
+	if isAnswering(ctx) {
+		return nil, errAnswering
+	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
 	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://engine"+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, "http://engine"+path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -23,15 +23,18 @@ type Labelled struct {
 	Labels      map[string]string
 }
 
-// Happened is an event of a container.
+// Happened is an event of a container or network.
 type Happened struct {
-	// Action is create, start, die or destroy.
+	// Action is create, start, die, destroy or connect.
 	Action string
 	Actor  Actor
 }
 
-// Actor is the container that an event is about, as the engine's API names it.
-type Actor struct{ ID string }
+// Actor is the container or network that an event is about, as the engine's API names it.
+type Actor struct {
+	ID         string
+	Attributes map[string]string
+}
 
 // Engine is the path of the unix socket of a container engine.
 type Engine string
@@ -82,8 +85,12 @@ func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, err
 // the engine or ctx ends, and then returns an error. It calls ready once, as soon as
 // it receives events: from then on it misses none.
 func (e Engine) FollowLabelled(ctx context.Context, label string, ready func(), notify func(Happened)) error {
-	filter := map[string][]string{"type": {"container"}, "label": {label},
-		"event": {"create", "start", "die", "destroy"}}
+	return e.follow(ctx, map[string][]string{"type": {"container"}, "label": {label},
+		"event": {"create", "start", "die", "destroy"}}, ready, notify)
+}
+
+// follow is FollowLabelled for any filter.
+func (e Engine) follow(ctx context.Context, filter map[string][]string, ready func(), notify func(Happened)) error {
 	answer, err := get(ctx, string(e), eventsSince(time.Now(), filter))
 	if err != nil {
 		return err
@@ -124,6 +131,35 @@ func (e Engine) CgroupOf(ctx context.Context, id string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("process %d is in no cgroup v2", c.State.Pid)
+}
+
+// restartLimit bounds the restart of a container: its stop may take as long as its stop timeout.
+const restartLimit = 5 * time.Minute
+
+// RestartByPolicy restarts a running container, as `docker restart` does, if the engine itself restarts it when it ends
+// (its restart policy). It reports whether it has done so.
+func (e Engine) RestartByPolicy(ctx context.Context, id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, restartLimit)
+	defer cancel()
+	var c struct {
+		HostConfig struct{ RestartPolicy struct{ Name string } }
+		State      struct{ Running bool }
+	}
+	if err := ask(ctx, string(e), "/containers/"+id+"/json", &c); err != nil {
+		return false, fmt.Errorf("ask the container engine at %s: %w", e, err)
+	}
+	if policy := c.HostConfig.RestartPolicy.Name; !c.State.Running || policy == "" || policy == "no" {
+		return false, nil
+	}
+	answer, err := request(ctx, http.MethodPost, string(e), "/containers/"+id+"/restart")
+	if err != nil {
+		return false, fmt.Errorf("ask the container engine at %s: %w", e, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusNoContent {
+		return false, refusal(answer)
+	}
+	return true, nil
 }
 
 // eventsSince requests the events since the second of a time. That matters also if the time is now: an engine

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 )
 
 // Names are the container engines' names of the networks of one driver, and of
@@ -46,30 +45,6 @@ func (n Names) add(ctx context.Context, socket, id string) {
 	for _, c := range network.Containers {
 		n.Containers[c.EndpointID] = c.Name
 	}
-}
-
-// ContainerOf returns the name of the running container that has an endpoint. It
-// is empty if the engine knows none or does not answer while ctx lasts. Like
-// Labelled, it does not wait for a container that is being started, so that it
-// can be called while the engine waits for the caller.
-func (e Engine) ContainerOf(ctx context.Context, endpoint string) string {
-	var all []struct {
-		Names           []string
-		NetworkSettings struct {
-			Networks map[string]struct{ EndpointID string }
-		}
-	}
-	if ask(ctx, string(e), "/containers/json", &all) != nil {
-		return ""
-	}
-	for _, c := range all {
-		for _, n := range c.NetworkSettings.Networks {
-			if n.EndpointID == endpoint && len(c.Names) > 0 {
-				return strings.TrimPrefix(c.Names[0], "/")
-			}
-		}
-	}
-	return ""
 }
 
 // ask sends a request to an engine and decodes the JSON answer.

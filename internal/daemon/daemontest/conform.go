@@ -1,7 +1,6 @@
 package daemontest
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -23,7 +22,7 @@ type External interface {
 	Expose(name string, publishes []model.Publish) error
 	Leave(name string) error
 	Displace(name string) (bool, error)
-	Detach(context.Context, api.DetachRequest) (api.Result, error)
+	Remove(name string) error
 }
 
 // Conform tests what the front end relies on. start returns a daemon without networks.
@@ -134,8 +133,7 @@ func (s *subject) endpoints() {
 		s.Errorf("left, but in sandbox %q", got)
 	}
 	for range 2 {
-		_, err := s.Detach(s.Context(), api.DetachRequest{Name: "web"})
-		s.must(err)
+		s.must(s.Remove("web"))
 	}
 	s.view("db")
 	if all := s.Attachments(); len(all) != 1 {

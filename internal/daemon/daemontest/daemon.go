@@ -3,7 +3,6 @@
 package daemontest
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -145,10 +144,10 @@ func (d *Daemon) Displace(name string) (bool, error) {
 	return d.Find(name) == nil, nil
 }
 
-// Detach removes an endpoint. It is not an error if there is none.
-func (d *Daemon) Detach(_ context.Context, r api.DetachRequest) (api.Result, error) {
-	d.remove(r.Name)
-	return api.Result{}, nil
+// Remove removes an endpoint. It is not an error if there is none.
+func (d *Daemon) Remove(name string) error {
+	d.remove(name)
+	return nil
 }
 
 func (d *Daemon) remove(name string) {

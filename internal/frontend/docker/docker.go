@@ -16,11 +16,12 @@
 //	run             RequestAddress, CreateEndpoint, Join, ProgramExternalConnectivity
 //	stop            RevokeExternalConnectivity, Leave, DeleteEndpoint, ReleaseAddress
 //
-// Docker's client has no timeout, and Docker keeps its own locks during a call.
-// Therefore this package never calls Docker, except for the name of the container
-// that has a port (Config.ContainerOf), within nameLimit. After a failure or a
-// restart of either side, a call can come twice, or for an object that does not
-// exist. Both succeed.
+// Docker's client has no timeout, and Docker keeps its own locks during a call. While
+// it starts, it answers no request before it has restored its containers, and it calls
+// the driver for each of them. Therefore the driver never asks Docker: the context of
+// a call refuses requests to engines (sandbox.Answering), and the daemon's methods
+// that the driver calls need none. After a failure or a restart of either side, a call
+// can come twice, or for an object that does not exist. Both succeed.
 //
 // Networks, their settings for publishes, and pools survive a reboot, because
 // Docker reports them only once. Endpoints and their addresses end with the boot,
@@ -72,7 +73,8 @@ type Daemon interface {
 	Leave(name string) error
 	RemoveDead()
 	Displace(name string) (bool, error)
-	Detach(context.Context, api.DetachRequest) (api.Result, error)
+	// Remove removes the attachment with that name, and asks no engine.
+	Remove(name string) error
 }
 
 // Notes stores JSON values by key. *store.Notes implements it.
@@ -105,9 +107,8 @@ type Config struct {
 	// Caller returns the PID of the engine that makes a call, or 0 if it is unknown.
 	Caller func(context.Context) (pid int)
 	// ContainerOf returns the name of the container that has an endpoint, empty if
-	// it is not known while ctx lasts. It must not need the locks that Docker holds
-	// while it calls the driver.
-	ContainerOf func(ctx context.Context, endpoint string) string
+	// it is not known. It must not ask Docker, which waits for the driver.
+	ContainerOf func(endpoint string) string
 	Log         *slog.Logger
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/api"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -34,7 +33,7 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 	}
 	a.Engine = sandbox.ProcessID(d.cfg.Caller(ctx))
 	a.Network = d.networkOf(a.Network)
-	if err := d.dropStale(ctx, a); err != nil {
+	if err := d.dropStale(a); err != nil {
 		return nil, err
 	}
 	// Docker can be killed before it saves the endpoint. Therefore no link is
@@ -96,7 +95,7 @@ func readEndpoint(r endpointRequest) (a model.Attachment, err error) {
 
 // dropStale removes endpoints whose addresses Docker has leased again: Docker has
 // forgotten these endpoints.
-func (d *Driver) dropStale(ctx context.Context, a model.Attachment) error {
+func (d *Driver) dropStale(a model.Attachment) error {
 	for _, old := range d.cfg.Daemon.Attachments() {
 		if old.Origin != model.FromDocker || old.Network != a.Network || old.Name == a.Name ||
 			!slices.ContainsFunc(a.Addresses, func(addr netip.Addr) bool {
@@ -106,7 +105,7 @@ func (d *Driver) dropStale(ctx context.Context, a model.Attachment) error {
 			continue
 		}
 		d.cfg.Log.Warn("remove an endpoint that Docker has forgotten", "attachment", old.Name)
-		if err := d.remove(ctx, old.Name); err != nil {
+		if err := d.remove(old.Name); err != nil {
 			return err
 		}
 	}
@@ -114,23 +113,23 @@ func (d *Driver) dropStale(ctx context.Context, a model.Attachment) error {
 }
 
 // remove removes an endpoint and its settings.
-func (d *Driver) remove(ctx context.Context, name string) error {
-	if _, err := d.cfg.Daemon.Detach(ctx, api.DetachRequest{Name: name}); err != nil {
+func (d *Driver) remove(name string) error {
+	if err := d.cfg.Daemon.Remove(name); err != nil {
 		return err
 	}
 	return d.cfg.Passing.Put(map[string]any{endpointSettingsKey(name): nil})
 }
 
-func (d *Driver) deleteEndpoint(ctx context.Context, r endpointRequest) (any, error) {
+func (d *Driver) deleteEndpoint(_ context.Context, r endpointRequest) (any, error) {
 	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
 	}
-	return nothing{}, d.remove(ctx, name)
+	return nothing{}, d.remove(name)
 }
 
 // join creates the endpoint's link. Docker moves it into the sandbox.
-func (d *Driver) join(ctx context.Context, r endpointRequest) (any, error) {
+func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
 	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
@@ -153,7 +152,7 @@ func (d *Driver) join(ctx context.Context, r endpointRequest) (any, error) {
 	}
 	// Up to version 27, Docker makes that call only for endpoints with an IPv4
 	// gateway.
-	if err := d.publish(ctx, name, r.Options); err != nil {
+	if err := d.publish(name, r.Options); err != nil {
 		return nil, errors.Join(err, d.cfg.Daemon.Leave(name))
 	}
 	return answer, nil
@@ -207,12 +206,12 @@ func (d *Driver) leave(_ context.Context, r endpointRequest) (any, error) {
 
 // program publishes the endpoint's ports, because Docker made it its container's
 // gateway.
-func (d *Driver) program(ctx context.Context, r endpointRequest) (any, error) {
+func (d *Driver) program(_ context.Context, r endpointRequest) (any, error) {
 	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
 	}
-	return nothing{}, d.publish(ctx, name, r.Options)
+	return nothing{}, d.publish(name, r.Options)
 }
 
 func (d *Driver) revoke(_ context.Context, r endpointRequest) (any, error) {

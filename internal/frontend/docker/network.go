@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 
-	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -146,7 +145,7 @@ func address(text string) (netip.Addr, error) {
 
 // deleteNetwork removes a network and its remaining endpoints, which Docker has
 // forgotten. A network of the cluster stays there.
-func (d *Driver) deleteNetwork(ctx context.Context, r networkRequest) (any, error) {
+func (d *Driver) deleteNetwork(_ context.Context, r networkRequest) (any, error) {
 	name, err := NetworkName(r.NetworkID)
 	if err != nil {
 		return nil, err
@@ -156,7 +155,7 @@ func (d *Driver) deleteNetwork(ctx context.Context, r networkRequest) (any, erro
 		if a.Network != network || a.Origin != model.FromDocker {
 			continue
 		}
-		if _, err := d.cfg.Daemon.Detach(ctx, api.DetachRequest{Name: a.Name}); err != nil {
+		if err := d.cfg.Daemon.Remove(a.Name); err != nil {
 			return nil, err
 		}
 	}

@@ -62,7 +62,7 @@ type plugin struct {
 	lasting, passing memory
 	handler          http.Handler
 	// containerOf is Config.ContainerOf; nil knows no names.
-	containerOf func(ctx context.Context, endpoint string) string
+	containerOf func(endpoint string) string
 }
 
 func newPlugin(t testing.TB) *plugin {
@@ -75,11 +75,11 @@ func newPlugin(t testing.TB) *plugin {
 
 // start starts the driver, as the next daemon does.
 func (p *plugin) start() {
-	containerOf := func(ctx context.Context, endpoint string) string {
+	containerOf := func(endpoint string) string {
 		if p.containerOf == nil {
 			return ""
 		}
-		return p.containerOf(ctx, endpoint)
+		return p.containerOf(endpoint)
 	}
 	p.handler = docker.New(docker.Config{Daemon: p.Daemon, Lasting: p.lasting, Passing: p.passing, Host: host{},
 		Cluster:     cluster{p},

@@ -2,14 +2,12 @@ package docker
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/model"
@@ -121,7 +119,7 @@ func (s span) same(p model.Publish) bool {
 
 // publish publishes exactly the ports of an endpoint that Docker requests, in one
 // step.
-func (d *Driver) publish(ctx context.Context, name string, o options) error {
+func (d *Driver) publish(name string, o options) error {
 	all := d.cfg.Daemon.Attachments()
 	i := slices.IndexFunc(all, func(v api.View) bool { return v.Name == name })
 	if i < 0 {
@@ -141,7 +139,7 @@ func (d *Driver) publish(ctx context.Context, name string, o options) error {
 	}
 	taken, err := d.expose(&chooser{last: &d.last, all: all, me: me, wanted: spans(ports)}, s)
 	if taken != nil {
-		return errors.Join(d.allocated(ctx, name, taken), err)
+		return errors.Join(d.allocated(name, taken), err)
 	}
 	return err
 }
@@ -217,13 +215,9 @@ func (d *Driver) displace(owners []string, displaced map[string]bool) (bool, err
 	return removed, nil
 }
 
-// nameLimit bounds the time to find the name of a port's owner, because Docker and
-// its user wait for it.
-const nameLimit = time.Second
-
 // allocated returns the error with Docker's text, because other programs search
 // for it.
-func (d *Driver) allocated(ctx context.Context, name string, t *model.PortTakenError) error {
+func (d *Driver) allocated(name string, t *model.PortTakenError) error {
 	at := netip.AddrPortFrom(t.Publish.HostAddr, t.Publish.HostPorts.First)
 	if !t.Publish.HostAddr.IsValid() {
 		at = netip.AddrPortFrom(netip.IPv4Unspecified(), t.Publish.HostPorts.First)
@@ -233,14 +227,12 @@ func (d *Driver) allocated(ctx context.Context, name string, t *model.PortTakenE
 		where += fmt.Sprintf("-%d", t.Publish.HostPorts.Last)
 	}
 	//lint:ignore ST1005 it is Docker's
-	return fmt.Errorf("Bind for %s failed: port is already allocated: %s has it: choose another host port, or stop the owner", where, d.ownerOf(ctx, name, t))
+	return fmt.Errorf("Bind for %s failed: port is already allocated: %s has it: choose another host port, or stop the owner", where, d.ownerOf(name, t))
 }
 
 // ownerOf returns the owner of a taken port as Docker's users know it: the
 // container. Without a container it is what the daemon says, e.g. a process.
-func (d *Driver) ownerOf(ctx context.Context, name string, t *model.PortTakenError) string {
-	ctx, cancel := context.WithTimeout(ctx, nameLimit)
-	defer cancel()
+func (d *Driver) ownerOf(name string, t *model.PortTakenError) string {
 	for _, v := range d.cfg.Daemon.Attachments() {
 		if v.Name == name || !slices.ContainsFunc(v.Publishes,
 			func(p api.PublishedView) bool { return p.Collides(t.Publish) }) {
@@ -253,7 +245,7 @@ func (d *Driver) ownerOf(ctx context.Context, name string, t *model.PortTakenErr
 		if !theirs {
 			break
 		}
-		if container := d.cfg.ContainerOf(ctx, id); container != "" {
+		if container := d.cfg.ContainerOf(id); container != "" {
 			return "container " + container
 		}
 		return "the container of endpoint " + id[:min(short, len(id))]

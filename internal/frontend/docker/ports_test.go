@@ -1,7 +1,6 @@
 package docker_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -107,7 +106,7 @@ func TestInvalidPortsAreRefused(t *testing.T) {
 }
 
 // TestOwnerOfPort names the container that has a port: as Docker does, or by its
-// endpoint's id if Docker does not answer in time.
+// endpoint's id if its name is not known.
 func TestOwnerOfPort(t *testing.T) {
 	p := joined(t)
 	binding := ports(`{"Proto": 6, "Port": 80, "HostPort": 80}`)
@@ -119,17 +118,12 @@ func TestOwnerOfPort(t *testing.T) {
 	owner := p.Find("docker-0000ba987654")
 	for _, c := range []struct {
 		what, ref, want string
-		containerOf     func(ctx context.Context, endpoint string) string
+		containerOf     func(endpoint string) string
 	}{
-		{"Docker knows it", owner.Ref, "container web has it", func(_ context.Context, endpoint string) string {
+		{"Docker knows it", owner.Ref, "container web has it", func(endpoint string) string {
 			return map[string]string{"0000ba9876543210fedc": "web"}[endpoint]
 		}},
 		{"Docker does not know it", owner.Ref, "the container of endpoint 0000ba987654 has it", nil},
-		{"Docker does not answer", owner.Ref, "the container of endpoint 0000ba987654 has it",
-			func(ctx context.Context, _ string) string {
-				<-ctx.Done()
-				return ""
-			}},
 		{"it is not Docker's endpoint", "container:shop", "container shop has it", nil},
 		{"it is not a container", "netns:shop", "endpoint docker-0000ba987654 has it", nil},
 	} {

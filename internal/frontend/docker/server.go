@@ -9,6 +9,8 @@ import (
 	"maps"
 	"net/http"
 	"regexp"
+
+	"fairlead/internal/sandbox"
 )
 
 // contentType is the content type of responses.
@@ -99,7 +101,7 @@ func (d *Driver) Handler() http.Handler {
 // answer calls the method and writes its result. The error of a method is written
 // with status 200, as Docker expects.
 func (d *Driver) answer(w http.ResponseWriter, r *http.Request, m method, body []byte) {
-	result, err := m(r.Context(), body)
+	result, err := m(sandbox.Answering(r.Context()), body)
 	switch {
 	case errors.As(err, new(*malformed)):
 		refuse(w, http.StatusBadRequest, err)

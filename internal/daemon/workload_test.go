@@ -49,9 +49,9 @@ func TestWorkloadNeedsRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		check := func() {
-			needsRestart, err := w.NeedsRestart("shop")
+			needsRestart, certain, err := w.NeedsRestart("shop")
 			problem := w.Attachments()[0].Problem
-			if err != nil || needsRestart != bound || strings.Contains(problem, "restart it") != bound {
+			if err != nil || !certain || needsRestart != bound || strings.Contains(problem, "restart it") != bound {
 				t.Errorf("bound before: %t, needs restart: %t, %q, %v", bound, needsRestart, problem, err)
 			}
 		}

@@ -92,7 +92,7 @@ func dockerLabels(d *daemon.Daemon, files *store.File, opt Options) func(context
 	return func(ctx context.Context) error {
 		root, err := cgroup.Root()
 		if err == nil {
-			labels := docker.Labels{Workloads: d, Engine: sandbox.Docker(), Root: root,
+			labels := docker.Labels{Workloads: d, Engine: sandbox.Docker(), Notes: files.Lasting(), Root: root,
 				Log: opt.Log}
 			err = labels.Run(ctx)
 		}

@@ -30,7 +30,7 @@ const (
 type Workloads interface {
 	Admit(api.Workload) (changed bool, err error)
 	Dismiss(name string) error
-	NeedsRestart(name string) (bool, error)
+	NeedsRestart(name string) (needs, certain bool, err error)
 	Attachments() []api.View
 }
 
@@ -39,6 +39,7 @@ type Engine interface {
 	Labelled(ctx context.Context, label, id string) ([]sandbox.Labelled, error)
 	FollowLabelled(ctx context.Context, label string, ready func(), notify func(sandbox.Happened)) error
 	CgroupOf(ctx context.Context, id string) (string, error)
+	RestartByPolicy(ctx context.Context, id string) (bool, error)
 	Watch(context.Context) (<-chan struct{}, error)
 }
 
@@ -53,7 +54,8 @@ type Engine interface {
 // into it. An empty cgroup is frozen until the programs are attached, and the
 // runtime waits meanwhile. On a busy host the runtime can be faster. It still has to
 // start the container's process then, and in most cases the programs are attached
-// before that process binds a port. For containers that were missed, and for those
+// before that process binds a port. Notes about the containers survive a reboot: when
+// an engine starts, it starts its containers before it answers requests. For containers that were missed, and for those
 // that run when the daemon starts, the engine returns the cgroup. Their sockets show
 // whether they bound ports before the programs were attached.
 //
@@ -62,20 +64,29 @@ type Engine interface {
 type Labels struct {
 	Workloads Workloads
 	Engine    Engine
+	// Notes survive a reboot.
+	Notes Notes
 	// Root is where cgroup v2 is mounted.
 	Root string
 	Log  *slog.Logger
 
+	// life ends with Run.
+	life context.Context
 	work chan job
 	// all counts the goroutines that send jobs to the worker.
 	all sync.WaitGroup
+
+	// noting protects Notes between a read and a write.
+	noting sync.Mutex
 
 	mu    sync.Mutex
 	known map[string]sandbox.Labelled
 	// announced has the containers whose labels are being requested, with their
 	// frozen cgroups.
 	announced map[string]*frozen
-	where     *groups
+	// restarting has the containers that the engine is restarting for restartEarly.
+	restarting map[string]bool
+	where      *groups
 }
 
 // job is work for a container.
@@ -91,6 +102,7 @@ const backlog = 4096
 // Run follows the engine and the cgroups until ctx ends.
 func (l *Labels) Run(ctx context.Context) (err error) {
 	l.known, l.announced, l.work = map[string]sandbox.Labelled{}, map[string]*frozen{}, make(chan job, backlog)
+	l.restarting, l.life = map[string]bool{}, ctx
 	if l.where, err = watchGroups(l.Root); err != nil {
 		return fmt.Errorf("watch for containers' cgroups: %w", err)
 	}
@@ -99,6 +111,7 @@ func (l *Labels) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	l.recall()
 	l.all.Go(func() { l.follow(ctx, changed) })
 	l.all.Go(l.readGroups)
 	for {
@@ -166,6 +179,7 @@ func (l *Labels) sync(ctx context.Context) {
 		running[attachmentOf(c.ID)] = c.Running
 		if c.Running {
 			l.later(func() { l.started(ctx, c) })
+			l.later(func() { l.restartEarly(c) }) // it may have been admitted before the engine answered
 		}
 	}
 	for _, a := range l.Workloads.Attachments() {
@@ -196,18 +210,29 @@ func (l *Labels) announce(ctx context.Context, id string) {
 func (l *Labels) learn(ctx context.Context, id string) []sandbox.Labelled {
 	all, err := l.Engine.Labelled(ctx, LabelPublish, id)
 	l.warn("list containers by their labels", err)
+	if err == nil {
+		l.note(all, id == "")
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range all {
-		l.known[c.ID] = c
-		for _, g := range l.where.find(c.ID) {
-			if c.Starting { // a daemon that was killed may have frozen it
-				defer func() { l.work <- job{func() {}, thawLater(g.path)} }()
-			}
-			l.groupChanged(g)
-		}
+		l.meet(c, func(string) bool { return c.Starting })
 	}
 	return all
+}
+
+// meet records a container and handles its cgroups that exist already. It thaws those
+// for which starting returns true: a daemon that was killed may have frozen them. The
+// caller must have locked l.mu.
+func (l *Labels) meet(c sandbox.Labelled, starting func(path string) bool) {
+	l.known[c.ID] = c
+	for _, g := range l.where.find(c.ID) {
+		thaws := starting(g.path)
+		l.groupChanged(g)
+		if thaws {
+			l.work <- job{func() {}, thawLater(g.path)}
+		}
+	}
 }
 
 // handleEvent handles an event of the engine.
@@ -226,6 +251,7 @@ func (l *Labels) handleEvent(ctx context.Context, h sandbox.Happened) {
 		l.mu.Lock()
 		delete(l.known, h.Actor.ID)
 		l.mu.Unlock()
+		l.forget(h.Actor.ID)
 		l.later(func() { l.ended(h.Actor.ID) })
 	case "die":
 		l.later(func() { l.ended(h.Actor.ID) })
@@ -304,6 +330,9 @@ func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, f *frozen) 
 	w.Cgroup, w.Wrong = path, errors.Join(wrong, err)
 	changed, err := l.Workloads.Admit(w)
 	inTime := f.end()
+	if wrong == nil {
+		l.noteParent(c.ID, path)
+	}
 	if err != nil {
 		l.Log.Warn("publish by a label", "container", c.Name, "error", err)
 		return
@@ -311,11 +340,12 @@ func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, f *frozen) 
 	if !changed || inTime || !populated(path) {
 		return
 	}
-	needsRestart, err := l.Workloads.NeedsRestart(w.Name)
+	needsRestart, _, err := l.Workloads.NeedsRestart(w.Name)
 	l.warn("publish by a label", err)
 	if needsRestart {
 		l.Log.Warn("publish by a label", "container", c.Name, "error", "it bound ports before they were published: "+
 			"these ports are not mapped: restart the container")
+		l.restartEarly(c)
 	}
 }
 

@@ -2,6 +2,7 @@ package docker_test
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,6 +26,10 @@ type shopEngine struct {
 	// asked gets an element for each request about the container. The request is
 	// answered when answers gets an element; nil answers at once.
 	asked, answers chan struct{}
+	// silent means that the engine answers nothing.
+	silent bool
+	// restarts gets an element for each restart.
+	restarts chan string
 }
 
 func (e shopEngine) wait() {
@@ -44,6 +49,10 @@ func (e shopEngine) Labelled(_ context.Context, _, id string) ([]sandbox.Labelle
 }
 
 func (e shopEngine) FollowLabelled(ctx context.Context, _ string, ready func(), notify func(sandbox.Happened)) error {
+	if e.silent {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	ready()
 	for {
 		select {
@@ -60,6 +69,11 @@ func (e shopEngine) CgroupOf(context.Context, string) (string, error) {
 	return e.group, nil
 }
 
+func (e shopEngine) RestartByPolicy(_ context.Context, id string) (bool, error) {
+	e.restarts <- id
+	return true, nil
+}
+
 func (e shopEngine) Watch(context.Context) (<-chan struct{}, error) {
 	ticks := make(chan struct{}, 1)
 	ticks <- struct{}{}
@@ -73,7 +87,13 @@ type admission struct {
 	freeze string
 }
 
-type workloads struct{ admitted chan admission }
+type workloads struct {
+	admitted chan admission
+	notes    memory
+	// early says that each workload bound ports before they were published. If it is
+	// not "certain", that is uncertain.
+	early string
+}
 
 func (w workloads) Admit(is api.Workload) (bool, error) {
 	w.admitted <- admission{is, frozenAs(is.Cgroup)}
@@ -86,9 +106,11 @@ func frozenAs(path string) string {
 	return strings.TrimSpace(string(freeze))
 }
 
-func (workloads) Dismiss(string) error              { return nil }
-func (workloads) NeedsRestart(string) (bool, error) { return false, nil }
-func (workloads) Attachments() []api.View           { return nil }
+func (workloads) Dismiss(string) error { return nil }
+func (w workloads) NeedsRestart(string) (needs, certain bool, err error) {
+	return w.early != "", w.early == "certain", nil
+}
+func (workloads) Attachments() []api.View { return nil }
 
 // labels creates a cgroup that is used as the root of the hierarchy.
 func labels(t *testing.T) (root string, w workloads) {
@@ -107,13 +129,13 @@ func labels(t *testing.T) (root string, w workloads) {
 			}
 		}
 	})
-	return root, workloads{make(chan admission, 8)}
+	return root, workloads{admitted: make(chan admission, 8), notes: memory{}}
 }
 
 func run(t *testing.T, e shopEngine, root string, w workloads) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := docker.Labels{Workloads: w, Engine: e, Root: root, Log: slog.New(slog.DiscardHandler)}
+	l := docker.Labels{Workloads: w, Engine: e, Notes: w.notes, Root: root, Log: slog.New(slog.DiscardHandler)}
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()
 	return func() {
@@ -125,7 +147,7 @@ func run(t *testing.T, e shopEngine, root string, w workloads) (end func()) {
 }
 
 func shop() shopEngine {
-	return shopEngine{events: make(chan sandbox.Happened), group: "/docker/" + shopID,
+	return shopEngine{restarts: make(chan string, 8), events: make(chan sandbox.Happened), group: "/docker/" + shopID,
 		shop: sandbox.Labelled{ID: shopID, Name: "shop", HostNetwork: true,
 			Labels: map[string]string{docker.LabelPublish: "8080:80, 53:53/udp", docker.LabelUnpublished: "deny"}}}
 }
@@ -222,6 +244,88 @@ func TestWorkerDoesNotWaitForTheEngine(t *testing.T) {
 	thawed(t, path)
 }
 
+// TestContainerIsKnownAfterAReboot checks that the cgroup of a container that an earlier daemon knew is frozen until
+// its ports are published, although the engine does not answer: after a reboot it starts its containers first. A
+// container that was removed is not known.
+func TestContainerIsKnownAfterAReboot(t *testing.T) {
+	for _, removed := range []bool{false, true} {
+		e := shop()
+		root, w := labels(t)
+		end := run(t, e, root, w)
+		e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
+		path := makeGroup(t, root)
+		<-w.admitted
+		action := map[bool]string{true: "destroy", false: "die"}[removed]
+		for range 2 { // when the second is read, the first has been handled
+			e.events <- sandbox.Happened{Action: action, Actor: sandbox.Actor{ID: shopID}}
+		}
+		end()
+		if removed != (len(w.notes) == 0) {
+			t.Fatalf("removed: %t, notes %s", removed, w.notes)
+		}
+		for _, dir := range []string{path, filepath.Dir(path)} { // the reboot
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		silent := shop()
+		silent.silent = true
+		end = run(t, silent, root, w)
+		for !removed { // until the daemon has made the parent of the container's cgroup, to watch it
+			if _, err := os.Stat(filepath.Dir(path)); err == nil {
+				break
+			}
+		}
+		makeGroup(t, root)
+		if !removed {
+			if a := <-w.admitted; a.Cgroup != path || a.freeze != "1" || a.Ref != "container:shop" ||
+				len(a.Publishes) != 2 || a.Unpublished != "deny" {
+				t.Errorf("got the admission %+v", a)
+			}
+		}
+		end()
+		thawed(t, path)
+	}
+}
+
+// TestContainerThatBoundPortsEarlyIsRestarted checks that the engine is asked to restart a container that ran before
+// its ports were published, if the kernel shows that it bound ports.
+func TestContainerThatBoundPortsEarlyIsRestarted(t *testing.T) {
+	for _, early := range []string{"", "certain", "perhaps"} {
+		e := shop()
+		e.shop.Running = true
+		root, w := labels(t)
+		w.early = early
+		end := run(t, e, root, w)
+		<-w.admitted
+		if early == "certain" {
+			if id := <-e.restarts; id != shopID {
+				t.Errorf("restarted %s", id)
+			}
+		}
+		end()
+		if early != "certain" && len(e.restarts) > 0 {
+			t.Errorf("ports bound early: %q, but the container was restarted", early)
+		}
+	}
+}
+
+// TestRemovedContainersAreForgotten checks that the notes about containers that were removed while no daemon ran are
+// removed.
+func TestRemovedContainersAreForgotten(t *testing.T) {
+	e := shop() // it lists no container
+	root, w := labels(t)
+	w.notes["docker labelled "+shopID] = json.RawMessage(`{"ID": "` + shopID + `", "HostNetwork": true}`)
+	end := run(t, e, root, w)
+	for range 2 {
+		e.events <- sandbox.Happened{Action: "die", Actor: sandbox.Actor{ID: shopID}}
+	}
+	end()
+	if len(w.notes) != 0 {
+		t.Errorf("the notes are %s", w.notes)
+	}
+}
+
 // TestContainerWithoutOwnCgroup checks the error for a container without a cgroup v2.
 func TestContainerWithoutOwnCgroup(t *testing.T) {
 	e := shop()
@@ -266,7 +370,7 @@ func TestPanicConcernsOneContainer(t *testing.T) {
 	e.shop.Running, e.group = true, "/"
 	root, w := labels(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	l := docker.Labels{Workloads: panicking{w, new(sync.Once)}, Engine: e, Root: root,
+	l := docker.Labels{Workloads: panicking{w, new(sync.Once)}, Engine: e, Notes: w.notes, Root: root,
 		Log: slog.New(slog.DiscardHandler)}
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()

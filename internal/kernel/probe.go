@@ -42,8 +42,8 @@ func Probe(only ...plan.Feature) (plan.Facts, error) {
 		return facts, fmt.Errorf("probe kernel: %w", err)
 	}
 	defer h.Close()
-	facts.Missing = h.missing(only)
-	return facts, nil
+	facts.Missing, err = h.missing(only)
+	return facts, err
 }
 
 // probes has the test for each feature.
@@ -68,13 +68,13 @@ var probes = map[plan.Feature]func(*Host) error{
 // supports one request at a time: a concurrent one would read the wrong answer.
 var probedByNFT = []plan.Feature{plan.FeatureNAT, plan.FeatureNFTServices, plan.FeatureIPVS}
 
-// missing returns the features that the kernel lacks, with the reason for each.
-// It runs the probes concurrently where possible, because they mostly wait for
-// the kernel.
-func (h *Host) missing(only []plan.Feature) map[plan.Feature]string {
+// missing returns the features that the kernel lacks, with the reason for each, or an
+// error if this process cannot find out. It runs the probes concurrently where
+// possible, because they mostly wait for the kernel.
+func (h *Host) missing(only []plan.Feature) (missing map[plan.Feature]string, failed error) {
 	var mu, nft sync.Mutex
 	var wg sync.WaitGroup
-	missing := map[plan.Feature]string{}
+	missing = map[plan.Feature]string{}
 	for feature, try := range probes {
 		if len(only) > 0 && !slices.Contains(only, feature) {
 			continue
@@ -88,11 +88,14 @@ func (h *Host) missing(only []plan.Feature) map[plan.Feature]string {
 				mu.Lock()
 				defer mu.Unlock()
 				missing[feature] = err.Error()
+				if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+					failed = fmt.Errorf("probe kernel: %w: raise the limit of open files: ulimit -n 65536, or LimitNOFILE=65536 in the unit", err)
+				}
 			}
 		})
 	}
 	wg.Wait()
-	return missing
+	return missing, failed
 }
 
 func release() string {

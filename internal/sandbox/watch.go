@@ -66,28 +66,32 @@ type engine struct {
 	appeared chan struct{}
 }
 
-func newWatcher(f Finder) (w *watcher, err error) {
-	w = &watcher{dir: f.NetnsDir, ticks: make(chan struct{}, 1), mounts: -1, inotify: -1, stop: -1, names: -1}
+func newWatcher(f Finder) (*watcher, error) {
+	w := &watcher{dir: f.NetnsDir, ticks: make(chan struct{}, 1), mounts: -1, inotify: -1, stop: -1, names: -1}
 	for _, s := range f.Engines {
 		w.engines = append(w.engines, engine{socket: s, appeared: make(chan struct{}, 1)})
 	}
-	defer func() {
-		if err != nil {
-			w.close()
-		}
-	}()
-	const mounts = "/proc/thread-self/mountinfo"
-	if w.mounts, err = unix.Open(mounts, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return nil, &os.PathError{Op: "open", Path: mounts, Err: err}
-	}
-	if w.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
-		return nil, fmt.Errorf("open inotify: %w", err)
-	}
-	if w.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("open eventfd: %w", err)
+	if err := w.open(); err != nil {
+		w.close()
+		return nil, err
 	}
 	w.tick()
-	return w, w.arm()
+	return w, nil
+}
+
+// open opens what the watcher reads, and watches the directories. On an error, some of it may be open.
+func (w *watcher) open() (err error) {
+	const mounts = "/proc/thread-self/mountinfo"
+	if w.mounts, err = unix.Open(mounts, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return &os.PathError{Op: "open", Path: mounts, Err: err}
+	}
+	if w.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
+		return fmt.Errorf("open inotify: %w", err)
+	}
+	if w.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		return fmt.Errorf("open eventfd: %w", err)
+	}
+	return w.arm()
 }
 
 func (w *watcher) close() {

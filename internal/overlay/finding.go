@@ -32,7 +32,7 @@ func (r Report) Findings() []Finding {
 	case !r.Replies:
 		return []Finding{{fmt.Sprintf("%s does not answer through the overlay", t.Peer),
 			fmt.Sprintf("check that the network is up on %s, with the same vni, port%s, and that firewalls between the hosts accept UDP port %d "+
-				"in both directions; `ping %s` shows whether the underlay works", t.Remote, t.secret(),
+				"in both directions; `ping %s` shows whether the underlay works, and `fairlead doctor` whether a neighbour table is full", t.Remote, t.secret(),
 				t.Overlay.WirePort(), t.Remote)}}
 	}
 	var all []Finding

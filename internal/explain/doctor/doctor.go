@@ -92,6 +92,7 @@ func Checks() []Check {
 		{"not-forwarded", notForwarded},
 		{"peers-dropped", peersDropped},
 		{"conntrack", conntrack},
+		{"neighbour-table", neighbourTable},
 		{"route-localnet", routeLocalnet},
 		{"exposed", exposed},
 		{"firewall-bypassed", bypassed},

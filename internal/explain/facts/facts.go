@@ -50,6 +50,8 @@ type Facts struct {
 	// Settings are sysctl values by name. Sysctls that the kernel lacks are
 	// missing.
 	Settings map[string]string
+	// Neighbours are the neighbour tables of the kernel; none if they are unknown.
+	Neighbours []NeighbourTable
 	// LocalhostV6 is true if localhost is also ::1.
 	LocalhostV6 bool
 	// Unseen lists what could not be read, and why.
@@ -87,7 +89,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 	for _, l := range inside.Listeners {
 		f.Listeners = append(f.Listeners, process(l))
 	}
-	f.Settings = settings(h, f.Links)
+	f.Settings, f.Neighbours = settings(h, f.Links), neighbours(h)
 	f.NoRoute4, f.NoRoute6 = !routed(h, distant4), !routed(h, distant6)
 	f.LocalhostV6 = localhostV6()
 	if os.Geteuid() == 0 {

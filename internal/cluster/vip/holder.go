@@ -71,12 +71,13 @@ func (m *Machine) open(now Time) {
 }
 
 // put changes the record's sequence. A holder whose fence is closed, e.g. after a start,
-// claims the address anew with it, so it waits like a candidate.
+// claims the address anew with it, so it waits like a candidate: as long as the record changes,
+// another host acts as the same node, of which this one is a copy.
 func (m *Machine) put(now Time) {
 	if m.flight != nil {
 		return
 	}
-	if m.deadline == 0 && !m.due(now, max(m.quiet, m.promised)) || !m.due(now, max(m.retry, m.renewal)) {
+	if m.deadline == 0 && !m.due(now, max(m.quiet, m.promised, m.free())) || !m.due(now, max(m.retry, m.renewal)) {
 		return
 	}
 	then := m.rec

@@ -91,6 +91,24 @@ func TestFirstViewWaits(t *testing.T) {
 	}
 }
 
+// TestCopyOfHolderWaits: while the record of an address changes, another host acts as the node that holds it. This one,
+// whose fence is closed, has a copy of that node's state, and may not answer too.
+func TestCopyOfHolderWaits(t *testing.T) {
+	m := newMachine(0)
+	now := Time(0)
+	for sequence := range int64(20) {
+		now += hold / 4
+		got := append(m.See(now, at(7+sequence, record.Address{Holder: "b", Sequence: sequence})), m.Tick(now)...)
+		if len(got) > 0 {
+			t.Fatalf("a copy of the holder does %v after %v", got, now)
+		}
+	}
+	if got := m.Tick(now + Wait(hold) - 1); len(got) > 0 {
+		t.Errorf("a copy of the holder does %v before the holder's deadline must have passed", got)
+	}
+	only[Commit](t, m.Tick(now+Wait(hold)))
+}
+
 // TestLateAnswerExtendsFromSending: the deadline counts from the time of sending.
 func TestLateAnswerExtendsFromSending(t *testing.T) {
 	m, now, c := claiming(t)

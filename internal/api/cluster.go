@@ -71,6 +71,15 @@ type ClusterNodeRequest struct {
 	Force bool `json:"force,omitempty"`
 }
 
+// ClusterHost makes this host, with its addresses, the one that acts as its node.
+type ClusterHost struct {
+	// Addresses replace those of the node. If it is empty, they stay.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Takeover replaces another host that has acted as the node. Force: the administrator guarantees that it is down.
+	Takeover bool `json:"takeover,omitempty"`
+	Force    bool `json:"force,omitempty"`
+}
+
 // ClusterStatus is the state of a cluster as one node sees it.
 type ClusterStatus struct {
 	Name string `json:"name"`
@@ -79,6 +88,8 @@ type ClusterStatus struct {
 	Node string `json:"node"`
 	// Problem is what keeps this host from being a working node.
 	Problem string `json:"problem,omitempty"`
+	// Frozen is why this host may not act as its node, and empty if it may.
+	Frozen string `json:"frozen,omitempty"`
 	// CertificateExpires is when the certificate of this node ends, unless it is renewed.
 	CertificateExpires time.Time `json:"certificateExpires"`
 	// Applied is the revision of etcd up to which this host has applied the changes of the cluster, and
@@ -105,7 +116,8 @@ type ClusterNodeStatus struct {
 	Alive bool      `json:"alive"`
 	Since time.Time `json:"since,omitzero"`
 	// Answered is true if the node was asked how far it is, and has answered. Behind is then how many
-	// revisions of etcd it is behind the last change that a node has applied, and Frozen why it ignores etcd.
+	// revisions of etcd it is behind the last change that a node has applied. Frozen is why it ignores etcd, or
+	// does not act as the node.
 	Answered bool   `json:"answered,omitempty"`
 	Behind   int64  `json:"behind,omitempty"`
 	Frozen   string `json:"frozen,omitempty"`

@@ -255,6 +255,7 @@ func (l hostileCluster) Drain(context.Context, api.ClusterNodeRequest) error  { 
 func (l hostileCluster) Remove(context.Context, api.ClusterNodeRequest) error { return l.fail() }
 func (l hostileCluster) Accept(context.Context) error                         { return l.fail() }
 func (l hostileCluster) SetEtcd(context.Context, api.EtcdAccess) error        { return l.fail() }
+func (l hostileCluster) SetHost(context.Context, api.ClusterHost) error       { return l.fail() }
 func (l hostileCluster) RemoveToken(context.Context, string) error            { return l.fail() }
 func (l hostileCluster) Leave(context.Context, api.ClusterNodeRequest) ([]string, error) {
 	return []string{hostileName}, l.fail()
@@ -309,7 +310,7 @@ func (l hostileBGP) Peers() ([]api.ClusterBGPSession, error) {
 func serveHostileDaemon(t *testing.T, l hostileDaemon) (socket string) {
 	t.Helper()
 	return admintest.Serve(t, admin.Daemon{Attachments: l, Publishes: l, Networks: l, Services: l, Specs: l, Events: l,
-		Stats: l, Cluster: hostileCluster{l}, ClusterAddresses: hostileAddresses{l},
+		Stats: l, Cluster: hostileCluster{l}, ClusterTokens: hostileCluster{l}, ClusterAddresses: hostileAddresses{l},
 		ClusterBGP: hostileBGP{l}})
 }
 

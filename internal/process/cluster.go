@@ -263,11 +263,21 @@ func newMember(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, una
 	}
 	return member.New(member.Config{
 		Consumers: consumers,
-		Dir:       clusterDir(opt), Version: opt.Version, Host: name, Open: storeOpener(opt, d.Note),
+		Dir:       clusterDir(opt), Run: opt.Run, Version: opt.Version, Host: name, Open: storeOpener(opt, d.Note),
 		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, MTU: host.Net().MTU,
+		Links:  func() ([]member.Link, error) { return linksOf(host) },
 		Unable: unable, Attached: d.ClusterAttachments, Note: d.Note,
 		Changed: idle.touch, Log: opt.Log, Now: time.Now,
 	})
+}
+
+// linksOf returns the addresses of the host's links.
+func linksOf(host *kernel.Host) (links []member.Link, err error) {
+	all, err := host.Net().AllAddresses()
+	for _, l := range all {
+		links = append(links, member.Link(l))
+	}
+	return links, err
 }
 
 // storeOpener returns the function that connects to the store of a cluster. The snapshot is in a

@@ -175,7 +175,7 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 	calls := admin.Daemon{Attachments: attachments{d, node.networks}, Publishes: d, Networks: d,
 		Services: views{d, node.agreement},
 		Specs:    specs{d, node.addresses, node.networks, node.services, node.gateways},
-		Events:   d, Stats: d, Gateway: gateway, Cluster: node, ClusterNetworks: node.networks,
+		Events:   d, Stats: d, Gateway: gateway, Cluster: node, ClusterTokens: node, ClusterNetworks: node.networks,
 		ClusterAddresses: node.addresses, ClusterBGP: node.bgp,
 		ClusterServices: node.services}
 	follow := func(ctx context.Context) error { gateway.Follow(ctx); return nil }

@@ -23,7 +23,7 @@ func New(a *command.App) *cobra.Command {
 		Short: "Make several hosts one cluster",
 	}
 	c.AddCommand(newInit(a), newJoin(a), newToken(a), newStatus(a), newDrain(a), newRemove(a), newLeave(a),
-		newAccept(a), newEtcd(a), newAddress(a), newBGP(a))
+		newAccept(a), newEtcd(a), newReaddress(a), newTakeover(a), newAddress(a), newBGP(a))
 	return c
 }
 
@@ -41,14 +41,21 @@ func (n *nodeFlags) flags(c *cobra.Command) {
 }
 
 func (n *nodeFlags) parse() (api.ClusterNode, error) {
-	for _, text := range n.addresses {
+	var err error
+	n.node.Addresses, err = parseAddresses("--address", n.addresses)
+	return n.node, err
+}
+
+// parseAddresses parses the addresses of a node.
+func parseAddresses(what string, texts []string) (all []netip.Addr, err error) {
+	for _, text := range texts {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
-			return n.node, command.Usage(fmt.Errorf("--address %q: want an IP address", text))
+			return nil, command.Usage(fmt.Errorf("%s %q: want an IP address", what, text))
 		}
-		n.node.Addresses = append(n.node.Addresses, addr)
+		all = append(all, addr)
 	}
-	return n.node, nil
+	return all, nil
 }
 
 // etcdFlags are the flags about access to etcd.

@@ -165,6 +165,8 @@ func failure(s api.ClusterStatus) error {
 	switch {
 	case s.Problem != "":
 		return fmt.Errorf("%s", s.Problem)
+	case s.Frozen != "":
+		return fmt.Errorf("this host is frozen: %s", s.Frozen)
 	case s.Etcd.Frozen != "":
 		return fmt.Errorf("this host is frozen: %s: if etcd has the right records, run `fairlead cluster accept`",
 			s.Etcd.Frozen)

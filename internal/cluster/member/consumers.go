@@ -16,7 +16,7 @@ var ErrRemoved = errors.New("this host was removed from the cluster: run `fairle
 
 // Commit commits a transaction of this node, on condition that the cluster has the node: a node that
 // was removed writes nothing, also if it does not know that yet. The node's own condition is not in the
-// Result. Returns ErrRemoved (errors.Is) if the cluster does not have the node, and kv.ErrUnavailable
+// Result. Returns kv.ErrFrozen (errors.Is) if this host may not act as the node, ErrRemoved (errors.Is) if the cluster does not have the node, and kv.ErrUnavailable
 // also if the host belongs to no cluster or has no snapshot yet.
 func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 	m.mu.Lock()
@@ -24,6 +24,9 @@ func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 	m.mu.Unlock()
 	if store == nil || snapshot == nil {
 		return kv.Result{}, fmt.Errorf("commit transaction: %w", kv.ErrUnavailable)
+	}
+	if err := m.permitted(); err != nil {
+		return kv.Result{}, err
 	}
 	if len(t.Then) == 0 || slices.ContainsFunc(t.If, func(c kv.Condition) bool { return c.Key == key }) {
 		return store.Commit(ctx, t)
@@ -43,8 +46,26 @@ func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 		if !t.Holds(newest) {
 			return result, nil
 		}
+		if err := m.stillActs(newest, key); err != nil {
+			return kv.Result{}, err
+		}
 		snapshot = newest // only the node's record differs: it was drained, for example
 	}
+}
+
+// stillActs returns an error that wraps kv.ErrFrozen if a newer record of the node than that of the snapshot names
+// another host.
+func (m *Member) stillActs(newest kv.Snapshot, key string) error {
+	n, known, err := record.Get[record.Node](newest, key)
+	if err != nil || !known {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if why := m.host.frozen(n); why != "" {
+		return fmt.Errorf("commit transaction: %w: %s", kv.ErrFrozen, why)
+	}
+	return nil
 }
 
 // Box returns what encrypts the cluster's values for a purpose. Returns an error if the host belongs to
@@ -66,13 +87,17 @@ func Recall(dir, purpose string) (Self, *trust.Box, error) {
 }
 
 // CommitAnyway commits a transaction without the condition of Commit, so that a host that was removed can
-// still give up what other nodes wait for. It must have conditions on the records that it changes.
+// still give up what other nodes wait for. It must have conditions on the records that it changes. Returns
+// kv.ErrFrozen (errors.Is) if this host may not act as its node.
 func (m *Member) CommitAnyway(ctx context.Context, t kv.Txn) (kv.Result, error) {
 	m.mu.Lock()
 	store := m.store
 	m.mu.Unlock()
 	if store == nil {
 		return kv.Result{}, fmt.Errorf("commit transaction: %w", kv.ErrUnavailable)
+	}
+	if err := m.permitted(); err != nil {
+		return kv.Result{}, err
 	}
 	return store.Commit(ctx, t)
 }

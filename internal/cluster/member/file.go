@@ -2,9 +2,7 @@ package member
 
 import (
 	"crypto/ecdsa"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -173,16 +171,6 @@ func replace(path string, text []byte) error {
 func (f file) trusted() trust.Node {
 	return trust.Node{Identity: trust.Identity{Cluster: f.Cluster, Node: f.Node}, Certificate: f.Certificate,
 		CA: f.CA, Key: f.key}
-}
-
-// keyHash identifies a public key in the node's record.
-func keyHash(public *ecdsa.PublicKey) (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return "", fmt.Errorf("read the node's key: %w", err)
-	}
-	sum := sha256.Sum256(der)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 // set writes the file and makes it the membership.

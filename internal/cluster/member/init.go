@@ -184,7 +184,7 @@ func (m *Member) name(f *file, n api.ClusterNode, towards string) error {
 		}
 	}
 	f.Addresses = slices.Clone(f.Addresses)
-	return validAddresses(f.Addresses)
+	return m.ownAddresses(f.Addresses)
 }
 
 // etcdHost returns the host and port of the first URL.
@@ -212,7 +212,7 @@ func sourceTowards(host string) (netip.Addr, bool) {
 
 // create writes the cluster's first records, unless an earlier attempt has.
 func (m *Member) create(ctx context.Context, store kv.Committer, f file) error {
-	n, err := m.cfg.newNode(f)
+	n, err := m.newNode(f)
 	if err != nil {
 		return err
 	}
@@ -245,10 +245,14 @@ func (m *Member) create(ctx context.Context, store kv.Committer, f file) error {
 }
 
 // newNode returns the record of the first node.
-func (c *Config) newNode(f file) (record.Node, error) {
-	hash, err := keyHash(&f.key.PublicKey)
-	return record.Node{ID: f.Node, Name: f.Name, Addresses: f.Addresses, MTU: c.mtu(f.Addresses, 0), Port: f.Port,
-		Version: c.Version, Joined: c.Now().UTC(), KeyHash: hash}, err
+func (m *Member) newNode(f file) (record.Node, error) {
+	hash, err := trust.HashKey(&f.key.PublicKey)
+	if err != nil {
+		return record.Node{}, err
+	}
+	instance, err := m.instanceOf(f)
+	return record.Node{ID: f.Node, Name: f.Name, Addresses: f.Addresses, MTU: m.cfg.mtu(f.Addresses, 0), Port: f.Port,
+		Version: m.cfg.Version, Joined: m.cfg.Now().UTC(), KeyHash: hash, Instance: instance}, err
 }
 
 // nodeChanges puts a node's record and its name.

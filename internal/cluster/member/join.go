@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/ecdsa"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"time"
@@ -66,14 +68,16 @@ func (m *Member) askNodes(ctx context.Context, token trust.Token, f file) (joinA
 	if err != nil {
 		return joinAnswer{}, nil, err
 	}
-	body, err := json.Marshal(joinRequest{Secret: token.Secret[:], Node: f.Node, Name: f.Name, Addresses: f.Addresses,
-		MTU: m.cfg.mtu(f.Addresses, 0), Port: f.Port, Version: m.cfg.Version, Format: record.Format, Request: request})
+	instance, err := m.instanceOf(f)
 	if err != nil {
-		return joinAnswer{}, nil, fmt.Errorf("write request: %w", err)
+		return joinAnswer{}, nil, err
 	}
+	r := joinRequest{Secret: token.Secret[:], Node: f.Node, Name: f.Name, Addresses: f.Addresses,
+		MTU: m.cfg.mtu(f.Addresses, 0), Port: f.Port, Version: m.cfg.Version, Format: record.Format, Request: request,
+		Instance: instance}
 	var failed []error
 	for _, at := range token.Nodes {
-		answer, ca, err := m.askNode(ctx, token, at, body)
+		answer, ca, err := m.askNode(ctx, token, at, f, r)
 		var refused *api.Fault
 		if err == nil || errors.As(err, &refused) {
 			return answer, ca, err
@@ -84,12 +88,29 @@ func (m *Member) askNodes(ctx context.Context, token trust.Token, f file) (joinA
 }
 
 // askNode sends the request to one node. The secret is sent only after the node was verified.
-func (m *Member) askNode(ctx context.Context, token trust.Token, at netip.AddrPort,
-	body []byte) (answer joinAnswer, ca []byte, err error) {
+func (m *Member) askNode(ctx context.Context, token trust.Token, at netip.AddrPort, f file,
+	r joinRequest) (answer joinAnswer, ca []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, joinLimit)
 	defer cancel()
+	conn, err := m.cfg.Dial(ctx, "tcp", at.String())
+	if err != nil {
+		return answer, nil, err
+	}
+	defer conn.Close()
 	config, found := trust.Pinned(token.CA, m.cfg.Now)
-	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: m.cfg.Dial}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return answer, nil, err
+	}
+	if r.Proof, err = trust.Prove(f.key, secure.ConnectionState()); err != nil {
+		return answer, nil, err
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return answer, nil, fmt.Errorf("write request: %w", err)
+	}
+	transport := &http.Transport{DisableKeepAlives: true,
+		DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return secure, nil }}
 	err = call(ctx, newClient(transport), at, pathJoin, body, &answer)
 	ca, _ = found()
 	return answer, ca, err

@@ -17,6 +17,8 @@ import (
 // The times of the node's own records. The lease of the store is about ten seconds.
 const (
 	aliveEvery = 3 * time.Second
+	// reportAgain is how long the node waits after a leased record that was not written.
+	reportAgain = 500 * time.Millisecond
 	// ownLimit is how long a request waits to see its own change.
 	ownLimit = 2 * time.Second
 	// snapshotLimit is how long a request waits for a snapshot that it needs. Consumers can be busy.
@@ -27,41 +29,102 @@ const (
 	commitLimit = 5 * time.Second
 )
 
-// keepAlive writes the node's leased record, and its own record when the version or the MTU has changed,
-// until ctx ends.
+// keepAlive writes the node's leased record, and its own record when the version, the MTU or the instance has
+// changed, until ctx ends. A host that is not the node's instance writes only that.
 func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 	var last record.Alive
 	m.await(ctx, 1)
-	for ; ctx.Err() == nil; kv.Wait(ctx, aliveEvery) {
+	for again := aliveEvery; ctx.Err() == nil; m.awaitReport(ctx, again) {
 		f := m.self()
-		m.mu.Lock()
-		now := record.Alive{Since: m.since.UTC(), Problems: m.problems}
-		if m.reconnected {
-			m.reconnected, last = false, record.Alive{}
+		again = aliveEvery
+		if m.takeReconnected() {
+			last = record.Alive{}
 		}
-		m.mu.Unlock()
-		if m.cfg.Unable != nil {
-			now.Unable = m.cfg.Unable()
-		}
-		key := record.Key(record.Alives, f.Node)
 		if !m.isMember(f.Node) {
 			continue
 		}
-		if !m.written(key) || !sameAlive(last, now) {
-			result, err := commitShort(ctx, store, kv.Txn{
-				If:   m.ownCondition(f.Node),
-				Then: []kv.Change{{Key: key, Value: record.Encode(now), Leased: true}}})
-			if err == nil && result.Committed {
+		if m.cloned() {
+			if !m.reportClone(ctx, store, f) {
+				again = reportAgain
+			}
+			continue
+		}
+		if now := m.alive(); !m.written(record.Key(record.Alives, f.Node)) || !sameAlive(last, now) {
+			if m.reportAlive(ctx, store, f, now) {
 				last = now
+			} else {
+				again = reportAgain
 			}
 		}
 		m.describe(ctx, store, f)
 	}
 }
 
+// alive returns what the node says about itself.
+func (m *Member) alive() record.Alive {
+	m.mu.Lock()
+	now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Frozen: m.frozen}
+	m.mu.Unlock()
+	if m.cfg.Unable != nil {
+		now.Unable = m.cfg.Unable()
+	}
+	return now
+}
+
+// takeReconnected reports whether the access to etcd has changed since the last call.
+func (m *Member) takeReconnected() (changed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed, m.reconnected = m.reconnected, false
+	return changed
+}
+
+// reportAlive writes the node's leased record, and reports whether that succeeded.
+func (m *Member) reportAlive(ctx context.Context, store kv.Committer, f file, now record.Alive) bool {
+	result, err := commitShort(ctx, store, kv.Txn{If: m.ownCondition(f.Node),
+		Then: []kv.Change{{Key: record.Key(record.Alives, f.Node), Value: record.Encode(now), Leased: true}}})
+	return err == nil && result.Committed
+}
+
+// awaitReport waits until the leased record is to be checked again, at the latest after a time.
+func (m *Member) awaitReport(ctx context.Context, after time.Duration) {
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-m.report:
+	case <-ctx.Done():
+	}
+}
+
 // sameAlive reports whether two records are equal.
 func sameAlive(a, b record.Alive) bool {
-	return a.Since.Equal(b.Since) && slices.Equal(a.Problems, b.Problems) && maps.Equal(a.Unable, b.Unable)
+	return a.Since.Equal(b.Since) && slices.Equal(a.Problems, b.Problems) && maps.Equal(a.Unable, b.Unable) &&
+		a.Frozen == b.Frozen
+}
+
+// reportClone writes the leased record of a host that does not act as the node, so that the others show it. It
+// reports whether that succeeded.
+func (m *Member) reportClone(ctx context.Context, store kv.Committer, f file) bool {
+	m.mu.Lock()
+	id, addresses, since := m.host.id, m.host.addresses(), m.since.UTC()
+	m.mu.Unlock()
+	key := record.Key(record.Clones, f.Node, id)
+	if m.written(key) {
+		return true
+	}
+	clone := record.Clone{Addresses: addresses[:min(len(addresses), maxShown)], Since: since}
+	result, err := commitShort(ctx, store, kv.Txn{If: m.ownCondition(f.Node),
+		Then: []kv.Change{{Key: key, Value: record.Encode(clone), Leased: true}}})
+	return err == nil && result.Committed
+}
+
+// keepLooking reads the host's links until ctx ends, and decides whether the host may act as its node.
+func (m *Member) keepLooking(ctx context.Context) {
+	for kv.Wait(ctx, lookEvery); ctx.Err() == nil; kv.Wait(ctx, lookEvery) {
+		m.look()
+		m.judge()
+	}
 }
 
 // written reports whether the newest snapshot has the key.
@@ -87,21 +150,26 @@ func commitShort(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, 
 	return store.Commit(ctx, t)
 }
 
-// describe corrects the node's own record after an upgrade, or when the MTU of its links has changed.
+// describe corrects the node's own record after an upgrade or a reboot, or when the host's links have changed. A
+// frozen host corrects nothing.
 func (m *Member) describe(ctx context.Context, store kv.Committer, f file) {
 	m.mu.Lock()
-	e, known := m.snapshot.Get(record.Key(record.Nodes, f.Node))
+	n, e, known := m.ownRecord()
+	frozen, instance := m.frozen, m.host.instance(n.Addresses)
 	m.mu.Unlock()
-	n, err := record.Decode[record.Node](e)
-	if !known || err != nil {
+	if !known || frozen != "" {
 		return
 	}
 	mtu := m.cfg.mtu(n.Addresses, n.MTU)
-	if n.Version == m.cfg.Version && n.MTU == mtu {
+	recognised := len(instance.Hardware) == 0 || shareHardware(n.Instance.Hardware, instance.Hardware)
+	if n.Version == m.cfg.Version && n.MTU == mtu && n.Instance.ID == instance.ID && recognised {
 		return
 	}
 	n.Version, n.MTU = m.cfg.Version, mtu
-	_, err = commitShort(ctx, store, kv.Txn{If: []kv.Condition{{Key: e.Key, Revision: e.Revision}},
+	if n.Instance.ID != instance.ID || !recognised {
+		n.Instance = instance
+	}
+	_, err := commitShort(ctx, store, kv.Txn{If: []kv.Condition{{Key: e.Key, Revision: e.Revision}},
 		Then: []kv.Change{{Key: e.Key, Value: record.Encode(n)}}})
 	if err != nil && !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrFrozen) {
 		m.cfg.Log.Warn("write the node's record", "error", err)

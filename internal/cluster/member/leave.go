@@ -79,6 +79,7 @@ func (m *Member) forget() error {
 	}
 	m.mu.Lock()
 	m.file, m.snapshot, m.problems, m.failed, m.resume = file{}, nil, nil, nil, nil
+	m.host, m.frozen = host{}, ""
 	m.mu.Unlock()
 	if m.cfg.Changed != nil {
 		m.cfg.Changed()
@@ -92,6 +93,9 @@ func (m *Member) leaveStore(ctx context.Context, f file, force bool) (notes []st
 		return nil, api.Faultf(api.Conflict,
 			"leave the cluster: %s attached to networks of the cluster: detach them, or "+
 				"use --force", are(attached))
+	}
+	if m.cloned() {
+		return []string{fmt.Sprintf("another host acts as node %s: its records in etcd stay", f.Name)}, nil
 	}
 	store, snapshot, err := m.inCluster()
 	if err == nil {

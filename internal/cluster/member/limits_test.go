@@ -2,11 +2,13 @@ package member_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
@@ -191,20 +193,26 @@ func TestJoinAsKnownNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	join := func(key *ecdsa.PrivateKey) int {
+	client, connection := one.stranger()
+	join := func(key *ecdsa.PrivateKey, prove bool) int {
 		t.Helper()
 		request, err := trust.Request(key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := json.Marshal(map[string]any{"secret": []byte("unknown"), "node": one.id(), "name": "host1",
+		said := map[string]any{"secret": []byte("unknown"), "node": one.id(), "name": "host1",
 			"addresses": []string{"192.0.2.1"}, "port": 7947, "version": "1.2.3", "format": record.Format,
-			"request": request})
+			"request": request}
+		state := connection()
+		if prove {
+			if said["proof"], err = trust.Prove(key, state); err != nil {
+				t.Fatal(err)
+			}
+		}
+		body, err := json.Marshal(said)
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := &http.Client{Transport: &http.Transport{DialContext: one.dial, DisableKeepAlives: true,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		r, err := client.Post("https://192.0.2.1:7947/v1/join", "application/json", bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -212,16 +220,42 @@ func TestJoinAsKnownNode(t *testing.T) {
 		defer r.Body.Close()
 		return r.StatusCode
 	}
-	for range 30 {
-		if status := join(key); status == http.StatusOK {
+	own, ok := stored.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		t.Fatal("the node has no key")
+	}
+	for range 15 {
+		if join(key, true) == http.StatusOK {
 			t.Fatal("a host joins with the id of a node and another key")
+		}
+		if join(own, false) == http.StatusOK { // as someone does who has seen the node's request
+			t.Fatal("a certificate request without a proof for the connection gets the cluster's key")
 		}
 	}
 	if reads > 10 {
 		t.Errorf("30 joins with the id of a node cost %d reads of etcd", reads)
 	}
-	if own, ok := stored.PrivateKey.(*ecdsa.PrivateKey); !ok || join(own) != http.StatusOK {
+	if join(own, true) != http.StatusOK {
 		t.Error("a node with its key gets no certificate")
+	}
+}
+
+// stranger returns a client without a certificate, and the function that opens the connection of its next request.
+func (h *host) stranger() (client *http.Client, connect func() tls.ConnectionState) {
+	var next *tls.Conn
+	client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return next, nil }}}
+	return client, func() tls.ConnectionState {
+		h.Helper()
+		conn, err := h.dial(h.Context(), "tcp", "192.0.2.1:7947")
+		if err != nil {
+			h.Fatal(err)
+		}
+		next = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+		if err := next.HandshakeContext(h.Context()); err != nil {
+			h.Fatal(err)
+		}
+		return next.ConnectionState()
 	}
 }
 
@@ -235,6 +269,7 @@ func TestAddressOfAnotherNode(t *testing.T) {
 	token := one.token(api.ClusterTokenRequest{})
 	node := two.node()
 	node.Addresses = append(node.Addresses[:0:0], netip.MustParseAddr("192.0.2.1"))
+	two.own(append(two.node().Addresses, node.Addresses...)...)
 	two.refuses("an address that is taken", two.Join(t.Context(), api.ClusterJoin{Token: token, ClusterNode: node}),
 		api.Conflict, "node host1 already has the address 192.0.2.1")
 	if _, known := w.store.Snapshot().Get(record.Key(record.NodeNames, "host2")); known {

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,8 +97,9 @@ func (m *Member) release(ctx context.Context) (resume func()) {
 
 // Config contains what a Member needs.
 type Config struct {
-	// Dir is its directory. Only its owner may read it.
-	Dir string
+	// Dir is its directory. Only its owner may read it. Run is a directory that exists, and whose files do not
+	// outlive the boot.
+	Dir, Run string
 	// Version is that of Fairlead. Host is the default name of the node.
 	Version, Host string
 	// Open connects to the store of the cluster with this name and id. It does not wait for an
@@ -109,6 +109,8 @@ type Config struct {
 	// to other nodes.
 	Listen func(ctx context.Context, at netip.AddrPort) (net.Listener, error)
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	// Links returns the links of the host.
+	Links func() ([]Link, error)
 	// MTU returns the smallest MTU of the host's links that have these addresses, in bytes; 0 if one of
 	// the addresses is on no link.
 	MTU func(addresses []netip.Addr) (int, error)
@@ -145,13 +147,18 @@ type Member struct {
 	// failed is why the tasks could not be started.
 	failed   error
 	problems []string
+	host     host
+	// frozen is why this host does not act as its node; empty if it does.
+	frozen string
 	// addresses are those of the snapshot's nodes.
 	addresses map[netip.Addr]bool
 	progress  progress
 	// end ends the tasks of the member; ended is closed when they have.
 	end   func()
 	ended chan struct{}
-	// resume undoes the release of a node that was removed. Only follow uses it.
+	// judged and report get a value when frozen has changed, and moved when the node has other addresses.
+	judged, report, moved chan struct{}
+	// resume undoes the release of a node that was removed or is frozen. Only follow uses it.
 	resume func()
 	// leaving is true while the node deletes its own records.
 	leaving bool
@@ -164,7 +171,8 @@ type Member struct {
 
 // New reads the membership from the directory. Run starts its tasks.
 func New(cfg Config) (*Member, error) {
-	m := &Member{cfg: cfg, asks: map[string]Ask{}, advanced: make(chan struct{})}
+	m := &Member{cfg: cfg, asks: map[string]Ask{}, advanced: make(chan struct{}), judged: make(chan struct{}, 1),
+		report: make(chan struct{}, 1), moved: make(chan struct{}, 1)}
 	f, err := readFile(cfg.Dir)
 	if err == nil {
 		err = f.protect(cfg.Dir)
@@ -209,17 +217,24 @@ func (m *Member) start() error {
 	if f.Phase != phaseMember || life == nil || life.Err() != nil || runs {
 		return nil
 	}
-	store, err := m.cfg.Open(f.Access, f.ClusterName, f.Cluster, m.cfg.Dir)
+	id, err := m.cfg.recallInstance(f.Node)
+	var store Store
+	if err == nil {
+		store, err = m.cfg.Open(f.Access, f.ClusterName, f.Cluster, m.cfg.Dir)
+	}
+	m.look() // the first snapshot is judged by it
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failed = err
 	if err != nil {
 		return err
 	}
+	m.host.id = id
 	ctx, end := context.WithCancel(life)
 	m.store, m.end, m.ended = store, end, make(chan struct{})
 	var tasks sync.WaitGroup
 	tasks.Go(func() { m.follow(ctx, store.Updates(ctx)) })
+	tasks.Go(func() { m.keepLooking(ctx) })
 	tasks.Go(func() { m.keepAlive(ctx, store) })
 	tasks.Go(func() { m.renew(ctx) })
 	tasks.Go(func() { m.serve(ctx) })
@@ -243,51 +258,6 @@ func (m *Member) stop() {
 	<-ended
 	if err := store.Close(); err != nil {
 		m.cfg.Log.Warn("close the connection to etcd", "error", err)
-	}
-}
-
-// follow passes the updates on to the consumers. A node that was removed from the cluster passes
-// nothing on: its host keeps what it has, except for what other nodes can take over. If its record returns, with
-// another copy of the store for example, it goes on.
-func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
-	var previous kv.Snapshot // the consumers have it
-	var skipped []string     // what has changed since
-	var unused garbage
-	defer unused.stop()
-	for u := range updates {
-		m.mu.Lock()
-		before := m.snapshot
-		m.snapshot = u.Snapshot
-		nodesChanged := before == nil || slices.ContainsFunc(u.Changed, isNodeKey)
-		if nodesChanged {
-			m.addresses = addressesOf(u.Snapshot)
-		}
-		close(m.advanced)
-		m.advanced = make(chan struct{})
-		self := Self{m.file.Cluster, m.file.Node, m.file.Name}
-		m.mu.Unlock()
-		if nodesChanged {
-			m.noteChanges(before, u.Snapshot)
-		}
-		if _, known := u.Snapshot.Get(record.Key(record.Nodes, self.Node)); !known {
-			m.resume = m.release(ctx)
-			skipped = union(skipped, u.Changed)
-			continue
-		}
-		if m.resume != nil {
-			m.resume()
-			m.resume = nil
-		}
-		u.Changed, skipped = union(skipped, u.Changed), nil
-		var problems []string
-		for _, c := range m.cfg.Consumers {
-			problems = append(problems, c.Update(ctx, self, u)...)
-		}
-		m.mu.Lock()
-		m.problems, m.progress = problems, m.progress.after(previous, u)
-		m.mu.Unlock()
-		previous = u.Snapshot
-		unused.left(len(u.Changed))
 	}
 }
 
@@ -411,6 +381,17 @@ func (m *Member) isMember(id string) bool {
 	return known
 }
 
+// accepts reports whether the newest snapshot has the node of a peer, with the peer's key.
+func (m *Member) accepts(p trust.Peer) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.snapshot == nil {
+		return false
+	}
+	n, known, err := record.Get[record.Node](m.snapshot, record.Key(record.Nodes, p.Node))
+	return known && err == nil && n.KeyHash == p.KeyHash
+}
+
 // current returns the node's certificate with its key.
 func (m *Member) current() trust.Node {
 	m.mu.Lock()
@@ -440,6 +421,21 @@ func (m *Member) inCluster() (Store, kv.Snapshot, error) {
 func commit(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, error) {
 	result, _, err := kv.Repeat(ctx, store, t)
 	return result, err
+}
+
+// ownAddresses checks the addresses by which other nodes shall reach this host.
+func (m *Member) ownAddresses(addresses []netip.Addr) error {
+	if err := validAddresses(addresses); err != nil {
+		return err
+	}
+	m.look()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if missing := m.host.missing(addresses); len(missing) > 0 {
+		return api.Faultf(api.Invalid, "address %s: this host does not have it: it has %s", listed(missing),
+			m.host.shown())
+	}
+	return nil
 }
 
 // validAddresses checks the addresses by which other nodes reach this one.

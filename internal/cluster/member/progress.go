@@ -52,7 +52,8 @@ func progressOf(s kv.Snapshot) progress {
 
 // volatile reports whether a record changes all the time, or describes only a node.
 func volatile(key string) bool {
-	return strings.HasPrefix(key, record.Alives) || strings.HasPrefix(key, record.Addresses) ||
+	return strings.HasPrefix(key, record.Alives) || strings.HasPrefix(key, record.Clones) ||
+		strings.HasPrefix(key, record.Addresses) ||
 		strings.HasPrefix(key, record.CertificateLocks)
 }
 

@@ -68,29 +68,39 @@ type Ask func(ctx context.Context, from string, question json.RawMessage) (any, 
 // Answer registers what answers questions of a kind, e.g. "vip-promise". It is called before Run.
 func (m *Member) Answer(kind string, ask Ask) { m.asks[kind] = ask }
 
-// serve serves the API at each of the node's addresses until ctx ends.
+// serve serves the API at each of the node's addresses until ctx ends, also after they have changed.
 func (m *Member) serve(ctx context.Context) {
-	f := m.self()
 	bound := newBounds(func(a netip.Addr) bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return m.addresses[a]
 	})
-	var all sync.WaitGroup
-	for _, a := range f.Addresses {
-		at := netip.AddrPortFrom(a, f.Port)
-		all.Go(func() {
-			for reported := false; ctx.Err() == nil; {
-				err := m.serveAt(ctx, at, bound)
-				if err != nil && !reported {
-					m.cfg.Log.Error("serve the API for other nodes", "address", at, "error", err)
-					reported = true
-				}
-				kv.Wait(ctx, listenAgain)
-			}
-		})
+	for ctx.Err() == nil {
+		current, cancel := context.WithCancel(ctx)
+		f := m.self()
+		var all sync.WaitGroup
+		for _, a := range f.Addresses {
+			all.Go(func() { m.keepServing(current, netip.AddrPortFrom(a, f.Port), bound) })
+		}
+		select {
+		case <-m.moved:
+		case <-ctx.Done():
+		}
+		cancel()
+		all.Wait()
 	}
-	all.Wait()
+}
+
+// keepServing serves the API at one address until ctx ends.
+func (m *Member) keepServing(ctx context.Context, at netip.AddrPort, bound *bounds) {
+	for reported := false; ctx.Err() == nil; {
+		err := m.serveAt(ctx, at, bound)
+		if err != nil && !reported {
+			m.cfg.Log.Error("serve the API for other nodes", "address", at, "error", err)
+			reported = true
+		}
+		kv.Wait(ctx, listenAgain)
+	}
 }
 
 // Listen listens at an address that need not exist yet (IP_FREEBIND).
@@ -121,7 +131,7 @@ func (m *Member) serveAt(ctx context.Context, at netip.AddrPort, bound *bounds) 
 		server.Close()
 	}()
 	err = server.Serve(tls.NewListener(&boundListener{l, bound},
-		trust.Server(m.current, m.isMember, m.cfg.Now)))
+		trust.Server(m.current, m.accepts, m.cfg.Now)))
 	if ctx.Err() != nil {
 		<-ended
 		return nil
@@ -134,7 +144,7 @@ func (m *Member) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathJoin, func(w http.ResponseWriter, r *http.Request) {
 		var request joinRequest
-		respond(w, r, &request, func() (any, error) { return m.admit(r.Context(), request) })
+		respond(w, r, &request, func() (any, error) { return m.admit(r.Context(), request, r.TLS) })
 	})
 	mux.HandleFunc("POST "+pathPing, m.members(func(w http.ResponseWriter, r *http.Request, _ string) {
 		respond(w, r, &struct{}{}, func() (any, error) { return m.pong(), nil })
@@ -145,6 +155,9 @@ func (m *Member) handler() http.Handler {
 			ask := m.asks[r.PathValue("kind")]
 			if ask == nil {
 				return nil, api.Faultf(api.NotFound, "this node does not know the question: compare the versions")
+			}
+			if err := m.permitted(); err != nil { // the promises of a copy do not bind the node
+				return nil, err
 			}
 			return ask(r.Context(), from, question)
 		})
@@ -157,7 +170,7 @@ func (m *Member) handler() http.Handler {
 func (m *Member) members(fn func(http.ResponseWriter, *http.Request, string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		peer, ok := trust.PeerOf(r.TLS)
-		if !ok || !m.isMember(peer.Node) {
+		if !ok || !m.accepts(peer) {
 			refuse(w, api.Faultf(api.Conflict, "%w", trust.ErrNotMember))
 			return
 		}
@@ -202,14 +215,10 @@ func (m *Member) Peer(ctx context.Context, id, kind string, question, into any) 
 // pong returns what this node says about itself.
 func (m *Member) pong() Pong {
 	m.mu.Lock()
-	f, store, p := m.file, m.store, m.progress
+	f, p := m.file, m.progress
 	m.mu.Unlock()
-	said := Pong{Node: f.Node, Name: f.Name, Version: m.cfg.Version, Format: record.Format, Applied: p.applied,
-		Needed: p.needed}
-	if store != nil {
-		said.Frozen = store.Frozen()
-	}
-	return said
+	return Pong{Node: f.Node, Name: f.Name, Version: m.cfg.Version, Format: record.Format, Applied: p.applied,
+		Needed: p.needed, Frozen: m.Frozen()}
 }
 
 // Ping asks another node who it is, and how far.
@@ -231,7 +240,7 @@ func (m *Member) request(ctx context.Context, id, path string, question, into an
 	if err != nil {
 		return fmt.Errorf("ask node %s: %w", n.Name, err)
 	}
-	transport := &http.Transport{TLSClientConfig: trust.Client(m.current, id, m.isMember, m.cfg.Now),
+	transport := &http.Transport{TLSClientConfig: trust.Client(m.current, id, m.accepts, m.cfg.Now),
 		DisableKeepAlives: true, DialContext: m.cfg.Dial}
 	err = fmt.Errorf("ask node %s: it has no address", n.Name)
 	for _, a := range n.Addresses {

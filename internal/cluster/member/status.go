@@ -1,14 +1,17 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 )
 
@@ -25,14 +28,14 @@ const (
 func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 	m.mu.Lock()
 	f, store, snapshot, problems, progress := m.file, m.store, m.snapshot, m.problems, m.progress
-	failed := m.failed
+	failed, frozen := m.failed, m.frozen
 	m.mu.Unlock()
 	if f.Phase == phaseNone {
 		return api.ClusterStatus{}, api.Faultf(api.NotFound, "this host belongs to no cluster: create one with "+
 			"`fairlead cluster init`, or join one with `fairlead cluster join`")
 	}
-	s := api.ClusterStatus{Name: f.ClusterName, ID: f.Cluster, Node: f.Name, Applied: progress.applied,
-		LastChange: progress.needed, Nodes: []api.ClusterNodeStatus{}}
+	s := api.ClusterStatus{Name: f.ClusterName, ID: f.Cluster, Node: f.Name, Frozen: frozen,
+		Applied: progress.applied, LastChange: progress.needed, Nodes: []api.ClusterNodeStatus{}}
 	if f.Phase != phaseMember {
 		s.Problem = f.refuseOther(phaseNone).Error()
 		return s, nil
@@ -63,11 +66,12 @@ func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 		shown := api.ClusterNodeStatus{ID: n.ID, Name: n.Name, Addresses: n.Addresses, Port: n.Port, Version: n.Version,
 			Joined: n.Joined, Drained: n.Drained}
 		if a, alive, err := record.Get[record.Alive](snapshot, record.Key(record.Alives, id)); alive && err == nil {
-			shown.Alive, shown.Since, shown.Problems = true, a.Since, a.Problems
+			shown.Alive, shown.Since, shown.Problems, shown.Frozen = true, a.Since, a.Problems, a.Frozen
 		}
 		if id == f.Node {
-			shown.Answered, shown.Frozen, shown.Problems = true, s.Etcd.Frozen, problems
+			shown.Answered, shown.Frozen, shown.Problems = true, cmp.Or(frozen, s.Etcd.Frozen), problems
 		}
+		shown.Problems = append(slices.Clone(shown.Problems), clonesOf(snapshot, id)...)
 		s.Nodes = append(s.Nodes, shown)
 	}
 	for id, r := range removalsOf(snapshot) {
@@ -75,6 +79,23 @@ func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 			Problems: []string{"its removal is not complete: repeat `fairlead cluster rm " + r.Name + "`"}})
 	}
 	return s, nil
+}
+
+// clonesOf returns the problems that other hosts have a node's state, too.
+func clonesOf(s kv.Snapshot, node string) (problems []string) {
+	for e := range s.Under(record.Key(record.Clones, node, "")) {
+		c, err := record.Decode[record.Clone](e)
+		if err != nil {
+			continue
+		}
+		at := "no address"
+		if len(c.Addresses) > 0 {
+			at = "the addresses " + listed(c.Addresses[:min(len(c.Addresses), maxShown)])
+		}
+		problems = append(problems, fmt.Sprintf("another host with %s has a copy of this node's state since %s, and is "+
+			"frozen: run `fairlead cluster leave --force` there", at, c.Since.Format(time.RFC3339)))
+	}
+	return problems
 }
 
 // AskNodes asks all nodes how far they are, and completes their states in a status of this node. Only people ask for
@@ -114,7 +135,7 @@ func compare(nodes []api.ClusterNodeStatus, answers []Pong) {
 	}
 	for i, a := range answers {
 		if n := &nodes[i]; a.Node == n.ID {
-			n.Answered, n.Behind, n.Frozen = true, max(0, needed-a.Applied), a.Frozen
+			n.Answered, n.Behind, n.Frozen = true, max(0, needed-a.Applied), cmp.Or(a.Frozen, n.Frozen)
 		}
 	}
 }

@@ -197,8 +197,10 @@ type host struct {
 	*member.Member
 	client *kvtest.Client
 	dir    string
-	n      int
-	stop   func()
+	// run has the files that do not outlive the boot.
+	run  string
+	n    int
+	stop func()
 
 	seen    chan kv.Update
 	left    bool
@@ -215,14 +217,24 @@ type host struct {
 	openError error
 	frozen    string
 	consume   func(kv.Update)
+	// links are those of the host.
+	links []member.Link
 }
 
 func (w *world) host(n int) *host {
-	h := &host{world: w, client: w.store.Client(), dir: filepath.Join(w.TempDir(), "cluster"), n: n,
+	h := &host{world: w, client: w.store.Client(), dir: filepath.Join(w.TempDir(), "cluster"), run: w.TempDir(), n: n,
 		seen: make(chan kv.Update, 1000), noted: make(chan api.Event, 1000)}
+	h.own(h.node().Addresses...)
 	h.start()
 	w.Cleanup(func() { h.stop() })
 	return h
+}
+
+// own makes these addresses those of the host. Its hardware address stays.
+func (h *host) own(addresses ...netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.links = []member.Link{{Permanent: net.HardwareAddr{2, 0, 0, 0, 0, byte(h.n)}, Addresses: addresses}}
 }
 
 // storeOf returns the host's connection to the store of a cluster. The caller has the lock.
@@ -263,7 +275,7 @@ func (h consumer) Resume() { h.released.Store(false) }
 // start starts the Member of another process.
 func (h *host) start() {
 	h.Helper()
-	m, err := member.New(member.Config{Dir: h.dir, Version: "1.2.3", Host: fmt.Sprint("host", h.n),
+	m, err := member.New(member.Config{Dir: h.dir, Run: h.run, Version: "1.2.3", Host: fmt.Sprint("host", h.n),
 		Open: func(access api.EtcdAccess, cluster, _, _ string) (member.Store, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -273,7 +285,12 @@ func (h *host) start() {
 			return h.connect(h.storeOf(cluster)), h.openError
 		},
 		Listen: h.listen, Dial: h.dial,
-		MTU:       func([]netip.Addr) (int, error) { h.checks.Add(1); return int(h.mtu.Load()), nil },
+		MTU: func([]netip.Addr) (int, error) { h.checks.Add(1); return int(h.mtu.Load()), nil },
+		Links: func() ([]member.Link, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.links, nil
+		},
 		Consumers: []member.Consumer{consumer{h}},
 		Attached:  func() []string { return h.clients },
 		Note:      func(e api.Event) { h.noted <- e }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: h.now})

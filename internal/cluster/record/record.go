@@ -32,6 +32,7 @@ const (
 	NodeNames = "names/"
 	Alives    = "alive/"
 	Removals  = "removed/"
+	Clones    = "clones/"
 	Tokens    = "tokens/"
 	Networks  = "nets/"
 	VNIs      = "vni/"
@@ -87,6 +88,24 @@ type Node struct {
 	// Drained nodes hold no virtual address, accept no new connections for real
 	// servers, and lease no new addresses. Their traffic continues.
 	Drained bool `json:"drained,omitempty"`
+	// Instance is the host that acts as the node. Its ID is empty if the node's version does not write it.
+	Instance Instance `json:"instance,omitzero"`
+}
+
+// Instance is one of the hosts that have a node's state directory. Only one of them acts as the node.
+type Instance struct {
+	// ID is drawn at random. All processes of the host have the same until it reboots.
+	ID string `json:"id"`
+	// Hardware are hashes of the host's hardware addresses.
+	Hardware []string `json:"hardware,omitempty"`
+}
+
+// Clone is a host that has a node's state directory, but does not act as the node. Its key has the node and
+// the ID of the host's instance, and it is leased.
+type Clone struct {
+	// Addresses are some of the host's.
+	Addresses []netip.Addr `json:"addresses"`
+	Since     time.Time    `json:"since"`
 }
 
 // Removal is a node whose record was deleted, and that may still have others. It has a record until all
@@ -115,6 +134,8 @@ type Alive struct {
 	Problems []string `json:"problems,omitempty"`
 	// Unable says why the node cannot hold virtual addresses. Other nodes do not expect it to take these.
 	Unable map[netip.Addr]string `json:"unable,omitempty"`
+	// Frozen is why the node changes nothing, and holds no virtual address; empty if it works.
+	Frozen string `json:"frozen,omitempty"`
 }
 
 // Token is a join token. Its key has the SHA-256 hash of the secret.

@@ -4,6 +4,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
@@ -91,6 +93,48 @@ func OpenRequest(der []byte) (*ecdsa.PublicKey, error) {
 		return nil, fmt.Errorf("read the certificate request: %w", err)
 	}
 	return public, nil
+}
+
+// KeyHash identifies the public key of a certificate: the SHA-256 hash of its SubjectPublicKeyInfo, hexadecimal.
+func KeyHash(c *x509.Certificate) string { return hashKey(c.RawSubjectPublicKeyInfo) }
+
+// HashKey identifies a public key like KeyHash.
+func HashKey(public *ecdsa.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return "", fmt.Errorf("read the node's key: %w", err)
+	}
+	return hashKey(der), nil
+}
+
+func hashKey(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
+
+// exporter is the label of the value that both sides of a TLS connection derive for Prove (RFC 8446, section 7.5).
+const exporter = "EXPORTER-fairlead-join"
+
+// Prove returns a signature with a node's key that is valid for one TLS connection only. A certificate request proves
+// that its sender had the key once: anyone who has seen it can send it again.
+func Prove(key *ecdsa.PrivateKey, s tls.ConnectionState) ([]byte, error) {
+	text, err := s.ExportKeyingMaterial(exporter, nil, sha256.Size)
+	if err == nil {
+		text, err = ecdsa.SignASN1(rand.Reader, key, text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("prove the node's key: %w", err)
+	}
+	return text, nil
+}
+
+// Proved reports whether the peer of a TLS connection has sent the signature of Prove with a key.
+func Proved(public *ecdsa.PublicKey, s *tls.ConnectionState, proof []byte) bool {
+	if s == nil {
+		return false
+	}
+	text, err := s.ExportKeyingMaterial(exporter, nil, sha256.Size)
+	return err == nil && ecdsa.VerifyASN1(public, text, proof)
 }
 
 // RenewIn returns how long after now a certificate (DER) is to be renewed: RenewAt after it was

@@ -25,8 +25,8 @@ var ErrNotMember = errors.New("the node does not belong to the cluster")
 
 // Server returns the settings of a node's API. current returns the node's newest certificate. A
 // client without a certificate is accepted, because a host that joins has none: the API asks for
-// PeerOf. The certificates of others must be of this cluster, and member must accept their ids.
-func Server(current func() Node, member func(id string) bool, now func() time.Time) *tls.Config {
+// PeerOf. The certificates of others must be of this cluster, and member must accept their owners.
+func Server(current func() Node, member func(Peer) bool, now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert, SessionTicketsDisabled: true, Time: now,
 		NextProtos: []string{"http/1.1"},
@@ -44,7 +44,7 @@ func Server(current func() Node, member func(id string) bool, now func() time.Ti
 }
 
 // Client returns the settings for a connection to the API of the node with this id.
-func Client(current func() Node, id string, member func(id string) bool, now func() time.Time) *tls.Config {
+func Client(current func() Node, id string, member func(Peer) bool, now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, Time: now, NextProtos: []string{"http/1.1"},
 		// VerifyConnection verifies the chain and the node's id. Nodes have no host names.
@@ -68,19 +68,21 @@ func (n Node) chain() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{n.Certificate, n.CA}, PrivateKey: n.Key}
 }
 
-// verify verifies the certificate of a peer, and returns its identity.
-func (n Node) verify(s tls.ConnectionState, member func(string) bool, now time.Time,
-	usage x509.ExtKeyUsage) (Identity, error) {
+// verify verifies the certificate of a peer, and returns its owner.
+func (n Node) verify(s tls.ConnectionState, member func(Peer) bool, now time.Time,
+	usage x509.ExtKeyUsage) (Peer, error) {
 	id, err := verifyChain(s, n.CA, now, usage)
-	switch {
-	case err != nil:
-		return id, err
-	case id.Cluster != n.Cluster:
-		return id, fmt.Errorf("verify node %s: it is of cluster %s: %w", id.Node, id.Cluster, ErrNotMember)
-	case !member(id.Node):
-		return id, fmt.Errorf("verify node %s: %w", id.Node, ErrNotMember)
+	if err != nil {
+		return Peer{}, err
 	}
-	return id, nil
+	peer := Peer{id, KeyHash(s.PeerCertificates[0])}
+	switch {
+	case id.Cluster != n.Cluster:
+		return peer, fmt.Errorf("verify node %s: it is of cluster %s: %w", id.Node, id.Cluster, ErrNotMember)
+	case !member(peer):
+		return peer, fmt.Errorf("verify node %s: %w, or has another key there", id.Node, ErrNotMember)
+	}
+	return peer, nil
 }
 
 // verifyChain verifies that the CA has signed the peer's certificate.
@@ -139,12 +141,20 @@ func Pinned(hash [sha256.Size]byte, now func() time.Time) (config *tls.Config, f
 	return config, func() ([]byte, Identity) { return ca, id }
 }
 
-// PeerOf returns the identity of a connection's peer. It returns false if the peer has no
+// Peer is the owner of a verified certificate.
+type Peer struct {
+	Identity
+	// KeyHash is that of its public key. Each node can sign certificates in the name of another one, so the
+	// identity alone proves only that the peer is or was a node.
+	KeyHash string
+}
+
+// PeerOf returns the owner of the certificate of a connection's peer. It returns false if the peer has no
 // certificate. Server and Client have verified it.
-func PeerOf(s *tls.ConnectionState) (Identity, bool) {
+func PeerOf(s *tls.ConnectionState) (Peer, bool) {
 	if s == nil || len(s.PeerCertificates) == 0 {
-		return Identity{}, false
+		return Peer{}, false
 	}
 	id, err := IdentityOf(s.PeerCertificates[0])
-	return id, err == nil
+	return Peer{id, KeyHash(s.PeerCertificates[0])}, err == nil
 }

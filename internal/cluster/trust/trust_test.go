@@ -50,8 +50,8 @@ func (c cluster) node() trust.Node {
 	return trust.Node{Identity: id, Certificate: der, CA: c.ca.Certificate, Key: key}
 }
 
-func all(string) bool  { return true }
-func none(string) bool { return false }
+func all(trust.Peer) bool  { return true }
+func none(trust.Peer) bool { return false }
 
 // shake connects two sides, and returns the errors of both handshakes.
 func shake(t *testing.T, client, server *tls.Config) (clientErr, serverErr error) {

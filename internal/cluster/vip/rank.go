@@ -27,7 +27,7 @@ type Nodes struct {
 // has no nodes. Its methods may not be called concurrently with Update.
 type Members struct {
 	// drained are the nodes with a record, and whether they are drained. alive are the nodes that are
-	// alive, and why they cannot hold addresses.
+	// alive and not frozen, and why they cannot hold addresses.
 	drained map[string]bool
 	alive   map[string]map[netip.Addr]string
 }
@@ -78,6 +78,7 @@ func (m *Members) learnAlive(s kv.Snapshot, key, id string) (changed bool) {
 	was, known := m.alive[id]
 	_, exists := s.Get(key)
 	a, _, _ := record.Get[record.Alive](s, key)
+	exists = exists && a.Frozen == ""
 	delete(m.alive, id)
 	if exists {
 		m.alive[id] = a.Unable

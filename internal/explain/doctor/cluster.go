@@ -23,6 +23,10 @@ func clusterNode(h Host) []Finding {
 	switch {
 	case c.Problem != "":
 		add(Problem, c.Problem, "this host does not follow the changes of cluster "+c.Name, "fairlead cluster status")
+	case c.Frozen != "":
+		add(Problem, "this host does not act as a node of its cluster: "+c.Frozen,
+			"it holds no virtual address, leases no address, and publishes nothing; its containers keep their traffic",
+			"fairlead cluster status")
 	case c.Etcd.Frozen != "":
 		add(Problem, "this host accepts no records of etcd: "+c.Etcd.Frozen,
 			"changes of the cluster do not reach this host", "if etcd has the right records: fairlead cluster accept")

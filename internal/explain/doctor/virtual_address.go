@@ -16,7 +16,7 @@ const conflictRecent = time.Hour
 // that this host cannot take.
 func virtualAddress(h Host) []Finding {
 	c := h.Cluster
-	if c == nil || c.Problem != "" || c.Etcd.Frozen != "" || !c.Etcd.Connected {
+	if c == nil || c.Problem != "" || c.Frozen != "" || c.Etcd.Frozen != "" || !c.Etcd.Connected {
 		return nil // the check of the cluster reports that, and the records may be old
 	}
 	var all []Finding

@@ -22,6 +22,7 @@
 //	POST /v1/cluster/leave    api.ClusterNodeRequest → api.Result
 //	POST /v1/cluster/drain    api.ClusterNodeRequest → api.Result
 //	POST /v1/cluster/remove   api.ClusterNodeRequest → api.Result
+//	POST /v1/cluster/host     api.ClusterHost    → api.Result
 //	POST /v1/cluster/accept   {}                 → api.Result
 //	POST /v1/cluster/etcd     api.EtcdAccess     → api.Result
 //	POST /v1/cluster/tokens/create api.ClusterTokenRequest → api.ClusterToken
@@ -54,7 +55,7 @@ import "fairlead/internal/api"
 const Socket = "/run/fairlead/fairlead.sock"
 
 // Daemon are the calls that the API makes. *daemon.Daemon implements all of them
-// but the last six.
+// but the last seven.
 type Daemon struct {
 	Attachments AttachmentCalls
 	Publishes   PublishCalls
@@ -67,6 +68,8 @@ type Daemon struct {
 	Gateway GatewayCalls
 	// Cluster is nil if the daemon cannot be a member of a cluster.
 	Cluster ClusterCalls
+	// ClusterTokens is nil if the daemon cannot be a member of a cluster.
+	ClusterTokens ClusterTokenCalls
 	// ClusterNetworks is nil if the daemon cannot be a member of a cluster.
 	ClusterNetworks ClusterNetworkCalls
 	// ClusterAddresses is nil if the daemon cannot be a member of a cluster.

@@ -16,6 +16,7 @@ const (
 	pathClusterRemove = "/v1/cluster/remove"
 	pathClusterAccept = "/v1/cluster/accept"
 	pathClusterEtcd   = "/v1/cluster/etcd"
+	pathClusterHost   = "/v1/cluster/host"
 	pathClusterTokens = "/v1/cluster/tokens"
 	pathTokenCreate   = "/v1/cluster/tokens/create"
 	pathTokenRemove   = "/v1/cluster/tokens/remove"
@@ -36,14 +37,19 @@ type ClusterCalls interface {
 	Remove(ctx context.Context, r api.ClusterNodeRequest) error
 	Accept(ctx context.Context) error
 	SetEtcd(ctx context.Context, access api.EtcdAccess) error
-	CreateToken(ctx context.Context, r api.ClusterTokenRequest) (api.ClusterToken, error)
-	Tokens() ([]api.ClusterToken, error)
-	RemoveToken(ctx context.Context, id string) error
+	SetHost(ctx context.Context, r api.ClusterHost) error
 	// Status returns the state of the cluster. If ask is set, the other nodes are asked how far they are.
 	Status(ctx context.Context, ask bool) (api.ClusterStatus, error)
 	// ExplainFlow asks the node that has the destination of a flow. Returns a Fault with code NotFound if no
 	// other node has it.
 	ExplainFlow(ctx context.Context, q api.FlowQuestion) (api.FlowPart, error)
+}
+
+// ClusterTokenCalls are the calls for join tokens. *member.Member implements them.
+type ClusterTokenCalls interface {
+	CreateToken(ctx context.Context, r api.ClusterTokenRequest) (api.ClusterToken, error)
+	Tokens() ([]api.ClusterToken, error)
+	RemoveToken(ctx context.Context, id string) error
 }
 
 // ClusterTokens are the valid join tokens.
@@ -80,7 +86,18 @@ func clusterHandlers(mux *http.ServeMux, d ClusterCalls) {
 	post(mux, pathClusterEtcd, func(ctx context.Context, r api.EtcdAccess) (api.Result, error) {
 		return changed(d.SetEtcd(ctx, r))
 	})
+	post(mux, pathClusterHost, func(ctx context.Context, r api.ClusterHost) (api.Result, error) {
+		return changed(d.SetHost(ctx, r))
+	})
 	post(mux, pathClusterFlow, d.ExplainFlow)
+	mux.HandleFunc("GET "+pathCluster, func(w http.ResponseWriter, r *http.Request) {
+		status, err := d.Status(r.Context(), r.URL.Query().Has(askNodes))
+		reply(w, status, err)
+	})
+}
+
+// clusterTokenHandlers registers the handlers of join tokens.
+func clusterTokenHandlers(mux *http.ServeMux, d ClusterTokenCalls) {
 	post(mux, pathTokenCreate, d.CreateToken)
 	post(mux, pathTokenRemove, func(ctx context.Context, r TokenID) (api.Result, error) {
 		return changed(d.RemoveToken(ctx, r.ID))
@@ -88,10 +105,6 @@ func clusterHandlers(mux *http.ServeMux, d ClusterCalls) {
 	mux.HandleFunc("GET "+pathClusterTokens, func(w http.ResponseWriter, _ *http.Request) {
 		all, err := d.Tokens()
 		reply(w, ClusterTokens{all}, err)
-	})
-	mux.HandleFunc("GET "+pathCluster, func(w http.ResponseWriter, r *http.Request) {
-		status, err := d.Status(r.Context(), r.URL.Query().Has(askNodes))
-		reply(w, status, err)
 	})
 }
 
@@ -139,6 +152,11 @@ func (c *Client) AcceptCluster(ctx context.Context) (api.Result, error) {
 // SetEtcd replaces how this host reaches the etcd of its cluster.
 func (c *Client) SetEtcd(ctx context.Context, access api.EtcdAccess) (api.Result, error) {
 	return c.post(ctx, pathClusterEtcd, access)
+}
+
+// SetClusterHost makes the host the one that acts as its node.
+func (c *Client) SetClusterHost(ctx context.Context, r api.ClusterHost) (api.Result, error) {
+	return c.post(ctx, pathClusterHost, r)
 }
 
 // CreateToken creates a join token.

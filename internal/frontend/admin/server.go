@@ -138,6 +138,9 @@ func Handler(d Daemon) http.Handler {
 	if d.Cluster != nil {
 		clusterHandlers(mux, d.Cluster)
 	}
+	if d.ClusterTokens != nil {
+		clusterTokenHandlers(mux, d.ClusterTokens)
+	}
 	if d.ClusterNetworks != nil {
 		clusterNetworkHandlers(mux, d.ClusterNetworks)
 	}

@@ -29,7 +29,7 @@ var (
 	clusterLastChange = Metric{"fairlead_cluster_last_change_revision", "gauge", nil, "Revision of etcd of the last " +
 		"change of the cluster that this host has applied."}
 	clusterFrozen = Metric{"fairlead_cluster_frozen", "gauge", nil, "1 if this host ignores etcd because its records " +
-		"seem to be older ones or those of another cluster, 0 if not."}
+		"seem to be older ones or those of another cluster, or if it may not act as its node, 0 if not."}
 	clusterConnected = Metric{"fairlead_cluster_etcd_connected", "gauge", nil, "1 if etcd answers this host, 0 if not."}
 	clusterWritable  = Metric{"fairlead_cluster_etcd_accepts_changes", "gauge", nil, "1 if etcd accepts changes of this " +
 		"host, 0 if not: without permission, quota or quorum, for example."}
@@ -90,7 +90,7 @@ func (f *families) cluster(s api.ClusterStatus) {
 	f.add(clusterProblems, float64(problems), nil)
 	f.add(clusterRevision, float64(s.Applied), nil)
 	f.add(clusterLastChange, float64(s.LastChange), nil)
-	f.add(clusterFrozen, truth(s.Etcd.Frozen != ""), nil)
+	f.add(clusterFrozen, truth(s.Frozen != "" || s.Etcd.Frozen != ""), nil)
 	f.add(clusterConnected, truth(s.Etcd.Connected), nil)
 	f.add(clusterWritable, truth(s.Etcd.Connected && s.Etcd.Frozen == "" && s.Etcd.Refused == ""), nil)
 	for _, server := range s.Etcd.Servers {

@@ -2,6 +2,7 @@ package rtnl
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 
 	"fairlead/internal/kernel/nlutil"
@@ -26,6 +27,39 @@ func (h *Reader) Addresses(netns, name string) ([]netip.Prefix, error) {
 		}
 	}
 	return prefixes, err
+}
+
+// LinkAddresses are the addresses of a link of the host's namespace.
+type LinkAddresses struct {
+	// Hardware is the link's hardware address, and Permanent that of its device. Each can be empty.
+	Hardware, Permanent net.HardwareAddr
+	Addresses           []netip.Addr
+}
+
+// AllAddresses returns the addresses of all links of the host's namespace.
+func (h *Reader) AllAddresses() ([]LinkAddresses, error) {
+	handle, err := h.handles.At("")
+	if err != nil {
+		return nil, err
+	}
+	links, err := nlutil.Retry(handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	list, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	of := map[int][]netip.Addr{}
+	for _, a := range list {
+		of[a.LinkIndex] = append(of[a.LinkIndex], nlutil.Prefix(a.IP, a.Mask).Addr())
+	}
+	var all []LinkAddresses
+	for _, l := range links {
+		a := l.Attrs()
+		all = append(all, LinkAddresses{Hardware: a.HardwareAddr, Permanent: a.PermHWAddr, Addresses: of[a.Index]})
+	}
+	return all, nil
 }
 
 // LocalAddrs returns the addresses of the host's namespace.

@@ -90,6 +90,7 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, all *
 		return nil, errors.Join(err, links.End())
 	}
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Peers: n, Containers: sandbox.New(),
+		Frozen:  func() string { return n.NotActing() },
 		Prepare: sync.OnceFunc(host.EBPF().Overlays().Prepare),
 		Keys:    filepath.Join(clusterDir(opt), "keys"), KeyAge: keyAge,
 		Changed: idle.networks, Every: repeatEvery, Log: opt.Log})

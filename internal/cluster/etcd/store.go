@@ -16,7 +16,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -77,6 +79,8 @@ type server struct {
 	url    string
 	client *clientv3.Client
 	reach  *reach
+	// conn is the newest connection to it.
+	conn *atomic.Pointer[net.Conn]
 }
 
 // Open returns a store. It does not connect: the first request does.
@@ -111,12 +115,13 @@ func newServer(life context.Context, endpoint string, secure *tls.Config, cfg Co
 	if err != nil || u.Host == "" || u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return server{}, errors.New("want a URL with a port, for example https://192.0.2.7:2379")
 	}
-	at := server{url: endpoint, reach: newReach(u, cfg.Access)}
+	at := server{url: endpoint, reach: newReach(u, cfg.Access), conn: &atomic.Pointer[net.Conn]{}}
 	transport := insecure.NewCredentials()
 	if u.Scheme == "https" {
 		transport = credentials.NewTLS(secure)
 	}
-	options := []grpc.DialOption{grpc.WithStatsHandler(sentHandler{}), grpc.WithContextDialer(at.reach.dialer(cfg.Dial)),
+	options := []grpc.DialOption{grpc.WithStatsHandler(sentHandler{}),
+		grpc.WithContextDialer(keepingNewest(at.reach.dialer(cfg.Dial), at.conn)),
 		grpc.WithTransportCredentials(handshakes{transport, at.reach}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second, Backoff: backoff.Config{
@@ -124,6 +129,33 @@ func newServer(life context.Context, endpoint string, secure *tls.Config, cfg Co
 	at.client, err = clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Context: life, Logger: zap.NewNop(),
 		MaxUnaryRetries: 1, DialOptions: options})
 	return at, err
+}
+
+// keepingNewest returns a function that connects like dial, and keeps the newest connection.
+func keepingNewest(dial func(context.Context, string) (net.Conn, error),
+	newest *atomic.Pointer[net.Conn]) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := dial(ctx, address)
+		if err == nil {
+			newest.Store(&conn)
+		}
+		return conn, err
+	}
+}
+
+// Drop closes connections from these addresses of the host, which it does not have any more. Otherwise requests would
+// wait until the kernel gives the connections up.
+func (s *Store) Drop(local []netip.Addr) {
+	for _, at := range s.servers {
+		conn := at.conn.Load()
+		if conn == nil {
+			continue
+		}
+		from, err := netip.ParseAddrPort((*conn).LocalAddr().String())
+		if err == nil && slices.Contains(local, from.Addr().Unmap()) {
+			_ = (*conn).Close() // it may be closed already
+		}
+	}
 }
 
 // tlsConfig returns the TLS configuration for https.

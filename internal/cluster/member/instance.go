@@ -227,8 +227,12 @@ func (m *Member) look() {
 	}
 	m.host.links = links
 	n, _, _ := m.ownRecord()
-	if m.host.absent++; len(m.host.missing(n.Addresses)) == 0 {
+	missing := m.host.missing(n.Addresses)
+	if m.host.absent++; len(missing) == 0 {
 		m.host.absent = 0
+	}
+	if m.host.absent == 1 && m.store != nil {
+		m.store.Drop(missing)
 	}
 }
 
@@ -286,6 +290,13 @@ func (m *Member) Frozen() string {
 		return store.Frozen()
 	}
 	return frozen
+}
+
+// NotActing returns why this host may not act as its node; empty if it may.
+func (m *Member) NotActing() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.frozen
 }
 
 // permitted returns an error that wraps kv.ErrFrozen if this host may not act as its node.

@@ -175,7 +175,7 @@ func removeAll(t *testing.T, dir string) {
 }
 
 // TestRestart restarts a node whose hardware addresses have all changed, and reboots it without such a change. It is
-// never frozen. With both it is, because it cannot be told from a copy.
+// never frozen. With both it is, because a copy looks the same.
 func TestRestart(t *testing.T) {
 	_, two, _ := newWorld(t).three()
 	begin := func(mac byte) {

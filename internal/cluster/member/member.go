@@ -46,6 +46,8 @@ type Store interface {
 	Frozen() string
 	// Reconnect uses another access to the same store. It does not wait for an answer, and keeps the snapshot.
 	Reconnect(access api.EtcdAccess) error
+	// Drop closes the store's connections from addresses that the host does not have any more.
+	Drop(local []netip.Addr)
 	// Accept ends a freeze: the snapshot of the restored store replaces the earlier one.
 	Accept(ctx context.Context) error
 	Close() error

@@ -183,6 +183,7 @@ func (*connection) Health(context.Context, kv.Txn) api.EtcdHealth {
 }
 func (*connection) Accept(context.Context) error { return nil }
 func (*connection) Close() error                 { return nil }
+func (*connection) Drop([]netip.Addr)            {}
 
 // Frozen returns why the host ignores the store.
 func (c *connection) Frozen() string {

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -44,6 +45,8 @@ type Source interface {
 	Holds(ctx context.Context, e kv.Entry, at int64) (bool, error)
 	Watch(ctx context.Context, after int64, handle func(kv.Batch) error) error
 	Next()
+	// Drop closes connections from addresses that the host does not have any more.
+	Drop(local []netip.Addr)
 	Servers(ctx context.Context) []api.EtcdServer
 	Close() error
 }
@@ -152,6 +155,9 @@ func (m *Mirror) source() Source {
 	defer m.mu.Unlock()
 	return m.from
 }
+
+// Drop closes the store's connections from addresses that the host does not have any more.
+func (m *Mirror) Drop(local []netip.Addr) { m.source().Drop(local) }
 
 // Commit commits a transaction in the store. If another etcd answers, the mirror freezes. While the
 // mirror is frozen, it commits nothing and returns kv.ErrFrozen: the transaction would change the

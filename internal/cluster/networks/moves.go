@@ -1,6 +1,7 @@
 package networks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,9 +109,10 @@ func (n *Networks) LeasesOf(l Lessor) { n.lessor = l }
 // ReserveAddresses makes this node the one that has addresses of a network, if they are in no block of it.
 // Addresses of networks that are not the cluster's need nothing. The caller calls done when the addresses are
 // attached, or cannot be. Returns a Fault with code Conflict if another endpoint has an address, if the node that may
-// have leased it does not answer, or if the cluster has the network and this host does not.
+// have leased it does not answer, if the cluster has the network and this host does not, or if this host may not
+// lease addresses of the network at all. The last two are checked also if there are no addresses.
 func (n *Networks) ReserveAddresses(ctx context.Context, network string, addrs []netip.Addr) (done func(), err error) {
-	if err := n.missing(network); err != nil {
+	if err := cmp.Or(n.missing(network), n.mayLease(network)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, reserveLimit)
@@ -131,6 +133,17 @@ func (n *Networks) ReserveAddresses(ctx context.Context, network string, addrs [
 		reserved = append(reserved, p)
 	}
 	return done, nil
+}
+
+// mayLease returns a Fault with code Conflict if another host may act as this node, and lease the same addresses.
+func (n *Networks) mayLease(network string) error {
+	if n.cfg.Frozen == nil || n.host(network).Origin != model.FromCluster {
+		return nil
+	}
+	if why := n.cfg.Frozen(); why != "" {
+		return api.Faultf(api.Conflict, "lease an address of network %s: this host is frozen: %s", network, why)
+	}
+	return nil
 }
 
 // reserved adds to the number of reservations of an address.

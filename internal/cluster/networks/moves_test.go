@@ -68,6 +68,24 @@ func (w *world) refused(err error, why string) {
 	}
 }
 
+// TestFrozenLeasesNothing asks for addresses of network web, and for any one, while the host may not act as its node.
+func TestFrozenLeasesNothing(t *testing.T) {
+	moving(t, func(w *world, a netip.Addr) {
+		w.frozen = "another host acts as this node"
+		for _, addrs := range [][]netip.Addr{{a}, nil} {
+			_, err := w.every[0].ReserveAddresses(w.Context(), "web", addrs)
+			w.refused(err, "this host is frozen: another host acts as this node")
+		}
+		if _, err := w.every[0].ReserveAddresses(w.Context(), "own", nil); err != nil {
+			w.Errorf("a network of the host's own: %v", err)
+		}
+		w.frozen = ""
+		if _, err := w.every[0].ReserveAddresses(w.Context(), "web", nil); err != nil {
+			w.Errorf("a host that is not frozen any more: %v", err)
+		}
+	})
+}
+
 // TestAddressMoves moves an address from the block's node to others, and back. Its record is deleted when
 // no attachment has it, also if a daemon ended before it attached the sandbox.
 func TestAddressMoves(t *testing.T) {

@@ -53,6 +53,8 @@ type Config struct {
 	Store kv.Committer
 	// Peers asks other nodes whether they use an address.
 	Peers Peers
+	// Frozen returns why the host may not act as its node, and so leases no address; empty if it may. It may be nil.
+	Frozen func() string
 	// Containers reports the names of containers.
 	Containers Containers
 	// Changed receives a value when the host's attachments may have changed.

@@ -119,8 +119,8 @@ type world struct {
 	stop    map[int]context.CancelFunc
 	// keys are the directories with the nodes' private keys.
 	keys []string
-	// silent is a node that does not answer.
-	silent string
+	// silent is a node that does not answer, and frozen why all hosts are.
+	silent, frozen string
 }
 
 // Peer implements networks.Peers.
@@ -171,6 +171,7 @@ func (w *world) start(node int) {
 	ctx, w.stop[node] = context.WithCancel(w.Context())
 	h, c := w.hosts[node], w.clients[node]
 	n := networks.New(networks.Config{Host: h, Keys: w.keys[node], Store: c, Peers: w, Containers: h,
+		Frozen:  func() string { return w.frozen },
 		Changed: h.changed, KeyAge: keyAge, Every: every,
 		Log: slog.New(slog.DiscardHandler)})
 	w.every[node] = n

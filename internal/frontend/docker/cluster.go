@@ -142,13 +142,15 @@ func (d *Driver) clusterAddress(ctx context.Context, p pool, asked netip.Addr, g
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
+	var others []netip.Addr
 	if asked.IsValid() && !gateway {
-		done, err := d.cfg.Cluster.ReserveAddresses(ctx, p.Cluster, []netip.Addr{asked})
-		if err != nil {
-			return asked, err
-		}
-		defer done()
+		others = append(others, asked)
 	}
+	done, err := d.cfg.Cluster.ReserveAddresses(ctx, p.Cluster, others)
+	if err != nil {
+		return asked, err
+	}
+	defer done()
 	tick := time.NewTicker(clusterEvery)
 	defer tick.Stop()
 	for {

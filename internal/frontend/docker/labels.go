@@ -72,7 +72,7 @@ type Labels struct {
 
 	// life ends with Run.
 	life context.Context
-	work chan job
+	work *jobs
 	// all counts the goroutines that send jobs to the worker.
 	all sync.WaitGroup
 
@@ -89,19 +89,9 @@ type Labels struct {
 	where      *groups
 }
 
-// job is work for a container.
-type job struct {
-	do func()
-	// frozen is thawed after the job, or if the job is dropped.
-	frozen *frozen
-}
-
-// backlog is how many jobs can wait: more than a host has such containers.
-const backlog = 4096
-
 // Run follows the engine and the cgroups until ctx ends.
 func (l *Labels) Run(ctx context.Context) (err error) {
-	l.known, l.announced, l.work = map[string]sandbox.Labelled{}, map[string]*frozen{}, make(chan job, backlog)
+	l.known, l.announced, l.work = map[string]sandbox.Labelled{}, map[string]*frozen{}, newJobs()
 	l.restarting, l.life = map[string]bool{}, ctx
 	if l.where, err = watchGroups(l.Root); err != nil {
 		return fmt.Errorf("watch for containers' cgroups: %w", err)
@@ -118,15 +108,22 @@ func (l *Labels) Run(ctx context.Context) (err error) {
 		select {
 		case <-ctx.Done():
 			l.where.end()
-			go func() { l.all.Wait(); close(l.work) }()
-			for j := range l.work {
-				j.frozen.end()
-			}
+			l.all.Wait()
+			l.run(ctx)
 			return nil
-		case j := <-l.work:
-			l.careful("job for a container", j.do)
-			j.frozen.end()
+		case <-l.work.added:
+			l.run(ctx)
 		}
+	}
+}
+
+// run does the jobs that wait. After the end of ctx it drops them.
+func (l *Labels) run(ctx context.Context) {
+	for _, j := range l.work.take() {
+		if ctx.Err() == nil {
+			l.careful("job for a container", j.do)
+		}
+		j.frozen.end()
 	}
 }
 
@@ -191,7 +188,7 @@ func (l *Labels) sync(ctx context.Context) {
 }
 
 // later gives the worker a job.
-func (l *Labels) later(do func()) { l.work <- job{do: do} }
+func (l *Labels) later(do func()) { l.work.add(job{do: do}) }
 
 // announce keeps a container's cgroup frozen until the container's labels are known.
 func (l *Labels) announce(ctx context.Context, id string) {
@@ -230,7 +227,7 @@ func (l *Labels) meet(c sandbox.Labelled, starting func(path string) bool) {
 		thaws := starting(g.path)
 		l.groupChanged(g)
 		if thaws {
-			l.work <- job{func() {}, thawLater(g.path)}
+			l.work.add(job{func() {}, thawLater(g.path)})
 		}
 	}
 }
@@ -271,7 +268,7 @@ func (l *Labels) groupChanged(g group) {
 		l.later(func() { l.ended(g.id) })
 	case known && c.HostNetwork:
 		delete(l.announced, g.id)
-		l.work <- job{func() { l.admit(c, g.path, nil, f) }, f}
+		l.work.add(job{func() { l.admit(c, g.path, nil, f) }, f})
 	case announced:
 		l.announced[g.id] = f
 	}

@@ -1,0 +1,40 @@
+package docker
+
+import "sync"
+
+// job is work for a container.
+type job struct {
+	do func()
+	// frozen is thawed after the job, or if the job is dropped.
+	frozen *frozen
+}
+
+// jobs are the jobs of the worker, in order. They have no limit, and add does not wait: it is called with locks that
+// the worker needs.
+type jobs struct {
+	mu  sync.Mutex
+	all []job
+	// added receives a value when there may be a job.
+	added chan struct{}
+}
+
+func newJobs() *jobs { return &jobs{added: make(chan struct{}, 1)} }
+
+func (q *jobs) add(j job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.all = append(q.all, j)
+	select {
+	case q.added <- struct{}{}:
+	default:
+	}
+}
+
+// take returns all jobs that wait, and removes them.
+func (q *jobs) take() []job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := q.all
+	q.all = nil
+	return all
+}

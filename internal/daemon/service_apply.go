@@ -11,10 +11,12 @@ import (
 	"fairlead/internal/model"
 )
 
-// target is the state to apply, and the pools of its services.
+// target is the state to apply, and the pools of its services. Its services are checked already; undo restores the
+// checks before.
 type target struct {
 	model.State
 	pools map[string]*pool.Pool
+	undo  func()
 }
 
 // stateOf returns the state that the host must have now, for a desired state.
@@ -47,9 +49,10 @@ func (s *services) targetOf(w model.Desired, host model.State, known []model.End
 			resolved = append(resolved, p.Resolved)
 		}
 	}
-	s.warn("check the real servers", s.health.Set(resolved))
+	undo, err := s.health.Try(resolved)
+	s.warn("check the real servers", err)
 	host.Services = s.completed(w, pools, only)
-	return target{host, pools}
+	return target{host, pools, undo}
 }
 
 // completed adds the results of the checks to the pools of the services in only, or of
@@ -85,6 +88,7 @@ func (s *services) apply(w model.Desired) error {
 	}
 	without := s.targetOf(w, host, s.full.Endpoints, nil)
 	if slices.EqualFunc(without.Services, want.Services, model.VirtualService.Equal) {
+		without.undo()
 		return err
 	}
 	if err := s.applyTarget(without); err != nil {
@@ -94,7 +98,7 @@ func (s *services) apply(w model.Desired) error {
 	return nil
 }
 
-// applyTarget applies the target with the engine, and records the result.
+// applyTarget applies the target with the engine, and records the result. If that fails, it restores the checks.
 func (s *services) applyTarget(want target) error {
 	ctx, cancel := context.WithTimeout(s.life, applyLimit)
 	defer cancel()
@@ -102,6 +106,7 @@ func (s *services) applyTarget(want target) error {
 	full, err := s.engine.Set(ctx, want.State)
 	s.cfg.Meter.Applied(time.Since(began), err)
 	if err != nil {
+		want.undo()
 		return err
 	}
 	s.full = full

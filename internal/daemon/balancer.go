@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"fairlead/internal/daemon/heal"
 )
 
 const (
@@ -17,8 +19,6 @@ const (
 	// saveRest limits how often health is saved: the pause is saveRest times as long
 	// as the last save took.
 	saveRest = 20
-	// reapplyAfter is the wait after a failure.
-	reapplyAfter = time.Second
 )
 
 // balancer applies what changes about real servers while no request is made: events of
@@ -26,6 +26,8 @@ const (
 type balancer struct {
 	*state
 	services *services
+	// failed has the services whose changes could not be applied, with the time of the next attempt.
+	failed heal.Retries
 }
 
 // run applies changes of real servers, and ends drains, until ctx ends.
@@ -35,6 +37,7 @@ func (b *balancer) run(ctx context.Context) {
 	save := time.NewTimer(0)
 	defer save.Stop()
 	var rested time.Time
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -50,14 +53,14 @@ func (b *balancer) run(ctx context.Context) {
 			b.endDrains()
 			b.endStops()
 		case <-save.C:
+		case <-again:
 		}
-		if err := b.rebalance(); err != nil {
+		wait, err := b.rebalance()
+		if err != nil {
 			b.cfg.Log.Error("balance", "error", err)
-			select {
-			case <-time.After(reapplyAfter):
-				b.services.wake()
-			case <-ctx.Done():
-			}
+		}
+		if again = nil; wait > 0 {
+			again = time.After(wait)
 		}
 		// Without the saved health, a later process would not use a server that is up
 		// until it has checked it.
@@ -87,16 +90,23 @@ func (b *balancer) idle() bool {
 	return true
 }
 
-// rebalance applies what has changed about real servers. A service that fails does not
-// stop the others.
-func (b *balancer) rebalance() error {
+// rebalance applies what has changed about real servers, and returns how long to wait before the next attempt; 0 if
+// none is due. A service that fails does not stop the others, and is tried again after waits that grow.
+func (b *balancer) rebalance() (wait time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.services.takeHealthChanges()
-	names := slices.Collect(maps.Keys(b.services.dirty)) // in random order, so that each is tried at some time
-	if len(names) == 0 {
-		return nil
+	b.failed.Keep(func(name string) bool { return b.services.dirty[name] })
+	// In random order, so that each is tried at some time.
+	names := slices.Collect(maps.Keys(b.services.dirty))
+	if names = slices.DeleteFunc(names, b.failed.Waits); len(names) > 0 {
+		err = b.reapplyEach(names)
 	}
+	return b.failed.Next(), err
+}
+
+// reapplyEach applies the services together, and one by one if that fails.
+func (b *balancer) reapplyEach(names []string) error {
 	err := b.services.reapply(names...)
 	if err == nil {
 		return nil
@@ -107,6 +117,7 @@ func (b *balancer) rebalance() error {
 			err = b.services.reapply(name)
 		}
 		if err != nil {
+			b.failed.Failed(name)
 			b.services.reportStuck(name, err)
 			failed = err
 		}

@@ -157,7 +157,7 @@ func New(cfg Config) (*Daemon, error) {
 func newDaemon(s *state) *Daemon {
 	d := &Daemon{state: s, networks: newNetworks(s), sandboxes: newSandboxes(s), overlays: newOverlays(s)}
 	d.services = newServices(s, d.networks)
-	d.balancer = &balancer{state: s, services: d.services}
+	d.balancer = &balancer{state: s, services: d.services, failed: heal.Retries{}}
 	d.meters = &meters{state: s, services: d.services}
 	d.gateways = &gateways{state: s, services: d.services}
 	d.applier = &applier{state: s, networks: d.networks, sandboxes: d.sandboxes, services: d.services,

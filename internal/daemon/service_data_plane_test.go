@@ -29,6 +29,7 @@ type gate struct {
 	shut    chan struct{}
 	reached chan struct{}
 	fails   error
+	failed  int
 }
 
 func newGate(w *world) *gate {
@@ -59,12 +60,22 @@ func (g *gate) fail(err error, about string) {
 	g.fails, g.about = err, about
 }
 
+// refused returns how many steps have failed.
+func (g *gate) refused() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failed
+}
+
 func (g *gate) pass(objects ...plan.Object) error {
 	g.mu.Lock()
 	shut, err := g.shut, g.fails
 	if g.about != "" && !slices.ContainsFunc(objects,
 		func(o plan.Object) bool { return strings.HasSuffix(o.Key(), " service "+g.about) }) {
 		err = nil
+	}
+	if err != nil {
+		g.failed++
 	}
 	g.mu.Unlock()
 	if shut != nil {

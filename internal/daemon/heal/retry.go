@@ -38,3 +38,34 @@ func (r *Retry) Next(other time.Duration) time.Duration {
 	}
 	return other
 }
+
+// Retries are the waits of several objects after their failures, by name.
+type Retries map[string]*Retry
+
+// Keep ends the waits of the objects for which keep returns false: they have succeeded, or are gone.
+func (r Retries) Keep(keep func(name string) bool) {
+	for name := range r {
+		if !keep(name) {
+			delete(r, name)
+		}
+	}
+}
+
+// Waits reports whether the wait after a failure of the object is not over.
+func (r Retries) Waits(name string) bool { return r[name] != nil && r[name].Waits() }
+
+// Failed starts a wait of the object that is longer than its last one.
+func (r Retries) Failed(name string) {
+	if r[name] == nil {
+		r[name] = &Retry{}
+	}
+	r[name].Failed()
+}
+
+// Next returns how long to wait before the next attempt of one of the objects; 0 if none is due.
+func (r Retries) Next() (wait time.Duration) {
+	for _, one := range r {
+		wait = one.Next(wait)
+	}
+	return wait
+}

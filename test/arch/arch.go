@@ -292,9 +292,18 @@ var Rules = []Rule{
 		Of:   []string{"internal/child/..."}, Ours: []string{},
 	},
 	{
+		Name: "the mutex whose holder does not wait knows nothing of those who use it",
+		Of:   []string{"internal/lock/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
+	},
+	{
+		Name: "the gateway gets what the daemon wants as a value, without the daemon, the engine or the kernel",
+		Of:   []string{"internal/daemon/gateway/..."},
+		Ours: []string{"internal/model/...", "internal/api/...", "internal/lock"},
+	},
+	{
 		Name: "the proxy is a separate process and needs only plan's listeners",
 		Of:   []string{"internal/proxy/..."},
-		Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/kernel/localaddr",
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/kernel/localaddr", "internal/lock",
 			"internal/proxy/..."},
 	},
 	{

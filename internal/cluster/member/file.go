@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/trust"
 	"fairlead/internal/jsonsum"
+	"fairlead/internal/lock"
 )
 
 // phase is how far a membership is.
@@ -123,6 +124,7 @@ func newFile(p phase) (file, error) {
 
 // write replaces the file, so that a crash leaves the earlier or the new one.
 func (f file) write(dir string) error {
+	lock.Outside("the disk of the membership")
 	text, err := json.Marshal(f)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
@@ -175,6 +177,8 @@ func (f file) trusted() trust.Node {
 
 // set writes the file and makes it the membership.
 func (m *Member) set(f file) error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
 	if err := f.write(m.cfg.Dir); err != nil {
 		return err
 	}
@@ -189,9 +193,9 @@ func (m *Member) set(f file) error {
 
 // amend changes and stores the membership of a node, unless the host is not that node any more.
 func (m *Member) amend(node string, change func(*file)) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f := m.file
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	f := m.self()
 	if f.Phase != phaseMember || f.Node != node {
 		return nil // the host has left meanwhile
 	}
@@ -199,6 +203,8 @@ func (m *Member) amend(node string, change func(*file)) error {
 	if err := f.write(m.cfg.Dir); err != nil {
 		return err
 	}
+	m.mu.Lock()
 	m.file = f
+	m.mu.Unlock()
 	return nil
 }

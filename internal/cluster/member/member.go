@@ -25,6 +25,7 @@ import (
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/cluster/trust"
+	"fairlead/internal/lock"
 )
 
 // Port is the default TCP port of the API for other nodes.
@@ -136,8 +137,11 @@ type Member struct {
 	// orders is held by one request that changes the membership, and starting by start and stop.
 	orders, starting sync.Mutex
 
+	// writing is locked while the file is written. mu is not, because virtual addresses need it in time.
+	writing sync.Mutex
+
 	// mu protects the fields below.
-	mu       sync.Mutex
+	mu       lock.Mutex
 	file     file
 	snapshot kv.Snapshot
 	// advanced is closed when the snapshot is replaced.

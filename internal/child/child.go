@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -147,13 +148,29 @@ func (p *Process) Ended() error {
 // Done returns a channel that is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// killLimit is how long a killed process may take to end. One that waits for a
+// device or a file system that does not answer takes longer.
+const killLimit = 10 * time.Second
+
 // Kill kills the child (SIGKILL) and waits until it has ended. It returns nil
-// if the child had already ended.
+// if the child had already ended. If this process may not kill it, because it
+// has another user and this process lacks CAP_KILL, or if it does not end within
+// ten seconds, Kill returns an error, and the child may still run.
 func (p *Process) Kill() error {
 	err := p.Cmd.Process.Kill()
-	<-p.done
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill process %d: %w", p.Cmd.Process.Pid, err)
 	}
-	return err
+	return AwaitKilled(p.Cmd.Process.Pid, p.done)
+}
+
+// AwaitKilled waits until a killed process has ended, which closes done. Returns
+// an error if that takes longer than ten seconds.
+func AwaitKilled(pid int, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-time.After(killLimit):
+		return fmt.Errorf("kill process %d: it has not ended %v after SIGKILL", pid, killLimit)
+	}
 }

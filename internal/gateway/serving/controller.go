@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/child"
 	"fairlead/internal/gateway"
 	model "fairlead/internal/model/gateway"
 
@@ -25,7 +26,10 @@ type Options struct {
 	Netns *os.File
 	// Stdout gets the access log that has no file, Stderr the log. If nil, they are dropped.
 	Stdout, Stderr *os.File
-	Log            *slog.Logger
+	// Life ends when this process leaves the serving process to the next controlling process: then nothing waits
+	// for an answer any more. If nil, it does not end.
+	Life context.Context
+	Log  *slog.Logger
 }
 
 // Controller controls the serving process. Its methods may be called concurrently.
@@ -56,6 +60,9 @@ func Start(ctx context.Context, opt Options, static model.Static, config *model.
 	static, err := Seclude(static)
 	if err != nil {
 		return nil, nil, err
+	}
+	if opt.Life == nil {
+		opt.Life = context.Background()
 	}
 	c := &Controller{opt: opt, static: static, sockets: descriptors{}, leaving: map[*process]bool{},
 		ended: make(chan struct{})}
@@ -90,8 +97,9 @@ func (c *Controller) begin(ctx context.Context, found []*process) (statuses []ga
 	handover, err := c.takeOver(ctx, old)
 	if err != nil {
 		c.opt.Log.Warn("the running serving process cannot be adopted: it is ended", "pid", old.pid, "error", err)
-		old.kill()
-		<-old.done
+		if err := old.end(); err != nil {
+			return nil, err
+		}
 		return c.replace(ctx, nil, c.static)
 	}
 	c.current = old
@@ -108,7 +116,7 @@ func (c *Controller) begin(ctx context.Context, found []*process) (statuses []ga
 	}
 	c.opt.Log.Info("adopted the serving process", "pid", old.pid)
 	go c.watch(old)
-	return c.send(ctx)
+	return c.send()
 }
 
 // takeOver gets copies of the sockets of a process that another controlling process started.
@@ -180,11 +188,19 @@ func (c *Controller) start(ctx context.Context, handover *gateway.Handover, stat
 		_, err = p.ask(ctx, askKeep)
 	}
 	if err != nil {
-		p.kill()
+		err = errors.Join(err, p.kill())
 		p.forget()
 		return nil, nil, err
 	}
 	return p, answer.Statuses, nil
+}
+
+// end kills the process and waits for its end.
+func (p *process) end() error {
+	if err := p.kill(); err != nil {
+		return err
+	}
+	return child.AwaitKilled(p.pid, p.done)
 }
 
 // openLog opens a file for the access log.
@@ -208,8 +224,8 @@ func (p *process) forget() {
 // dismiss lets a process complete its connections.
 func (c *Controller) dismiss(ctx context.Context, old *process) {
 	if _, err := old.ask(ctx, askLeave); err != nil {
-		c.opt.Log.Warn("the earlier serving process does not answer: it is ended", "pid", old.pid, "error", err)
-		old.kill()
+		c.opt.Log.Warn("the earlier serving process does not answer: it is ended", "pid", old.pid,
+			"error", errors.Join(err, old.kill()))
 	}
 	c.leaving[old] = true
 	go c.forget(old)
@@ -260,7 +276,7 @@ func (c *Controller) restart(p *process) bool {
 	}
 	c.opt.Log.Error("the serving process has ended: it is started again", "pid", p.pid)
 	c.current = nil // there is none to leave
-	if _, err := c.replace(context.Background(), nil, c.static); err != nil {
+	if _, err := c.replace(c.opt.Life, nil, c.static); err != nil {
 		c.current = p
 		c.opt.Log.Error("the serving process cannot be started", "error", err)
 		return false
@@ -271,23 +287,22 @@ func (c *Controller) restart(p *process) bool {
 // Apply changes the configuration. It returns the statuses of the objects that have a
 // problem. If it fails, the next serving process gets the configuration. While Stop waits for
 // requests, Apply works still: their servers may change.
-func (c *Controller) Apply(ctx context.Context, config *model.Config, known []gateway.Status) ([]gateway.Status,
-	error) {
+func (c *Controller) Apply(config *model.Config, known []gateway.Status) ([]gateway.Status, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.released {
 		return nil, errEnding
 	}
 	c.config, c.known = Resolve(config, known)
-	return c.send(ctx)
+	return c.send()
 }
 
 var errEnding = errors.New("the gateway ends")
 
 // send sends the wanted configuration to the current process. One that neither answers nor reports progress is
-// killed, so that watch replaces it. The end of ctx does not interrupt it: the state of the process would be
+// killed, so that watch replaces it. Only the end of Options.Life interrupts it: the state of the process would be
 // unknown.
-func (c *Controller) send(ctx context.Context) ([]gateway.Status, error) {
+func (c *Controller) send() ([]gateway.Status, error) {
 	from := c.sent
 	whole := from == nil
 	if whole {
@@ -295,9 +310,11 @@ func (c *Controller) send(ctx context.Context) ([]gateway.Status, error) {
 	}
 	next := changeOf(from, c.config)
 	next.Known, next.Whole = c.known, whole
-	answer, _, err := c.current.call(context.WithoutCancel(ctx), request{Apply: &next}, nil)
+	answer, _, err := c.current.call(c.opt.Life, request{Apply: &next}, nil)
+	if err != nil && c.opt.Life.Err() == nil {
+		err = errors.Join(err, c.current.kill())
+	}
 	if err != nil {
-		c.current.kill()
 		return nil, err
 	}
 	c.sent = c.config
@@ -417,32 +434,34 @@ func (c *Controller) Stop(ctx context.Context) {
 	c.mu.Lock()
 	all := c.finish()
 	c.mu.Unlock()
-	stop(ctx, all)
+	if err := stop(ctx, all); err != nil {
+		c.opt.Log.Error("end the gateway", "error", err)
+	}
 }
 
 // stop ends the processes.
-func stop(ctx context.Context, all []*process) {
+func stop(ctx context.Context, all []*process) error {
+	var errs []error
 	for _, p := range all {
 		if _, err := p.ask(ctx, askStop); err != nil {
-			p.kill() // it may have ended
+			errs = append(errs, p.kill()) // it may have ended
 		}
 	}
 	for _, p := range all {
 		select {
 		case <-p.done:
 		case <-ctx.Done():
-			p.kill()
-			<-p.done
+			errs = append(errs, p.end())
 		}
 		p.forget()
 	}
+	return errors.Join(errs...)
 }
 
 // End ends the serving processes that earlier controlling processes have left.
 func End(ctx context.Context, opt Options) error {
 	found, leaving, err := find(ctx, opt)
-	stop(ctx, append(found, leaving...))
-	return err
+	return errors.Join(err, stop(ctx, append(found, leaving...)))
 }
 
 // Address returns the address of an entry point's socket, for example "127.0.0.1:8080".

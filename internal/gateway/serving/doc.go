@@ -40,7 +40,7 @@
 //
 //	c, statuses, err := serving.Start(ctx, serving.Options{Directory: "/run/fairlead", Log: log}, static, config, known)
 //	…
-//	statuses, err = c.Apply(ctx, config, known) // at each change
+//	statuses, err = c.Apply(config, known) // at each change
 //	statuses, err = c.Replace(ctx, static)      // other entry points, or other static settings
 //	c.Part()                                    // the daemon ends, the gateway goes on
 //	c.Stop(ctx)                                 // the gateway ends

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"fairlead/internal/child"
+	"fairlead/internal/lock"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,9 +27,9 @@ const answerLimit = 30 * time.Second
 // process is a serving process as a controlling process sees it.
 type process struct {
 	pid int
-	// kill ends it at once; done is closed when it has ended.
-	kill func()
-	done <-chan struct{}
+	// pidfd identifies it, for kill. done is closed when it has ended.
+	pidfd *os.File
+	done  <-chan struct{}
 	// path is of its socket for the next controlling process, empty if it has none.
 	path string
 	// limit is answerLimit, or that of a test.
@@ -54,25 +55,26 @@ func launch(opt Options) (*process, error) {
 	// What this process may have inherited must not stay open in the other. Needs Linux
 	// 5.11.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	started, err := fork(opt, theirs)
+	started, pidfd, err := fork(opt, theirs)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &process{pid: started.Cmd.Process.Pid, limit: answerLimit, done: started.Done(),
-		link: &link{conn: conn.(*net.UnixConn)},
-		kill: func() { _ = started.Kill() }}, nil
+	go func() { <-started.Done(); pidfd.Close() }()
+	return &process{pid: started.Cmd.Process.Pid, pidfd: pidfd, limit: answerLimit, done: started.Done(),
+		link: &link{conn: conn.(*net.UnixConn)}}, nil
 }
 
 // fork starts the program as a user of its own. Where this process may not choose the
 // user, as in a container without CAP_SETUID, it keeps this one.
-func fork(opt Options, control *os.File) (*child.Process, error) {
+func fork(opt Options, control *os.File) (*child.Process, *os.File, error) {
+	pidfd := -1
 	start := func(as *syscall.Credential) (*child.Process, error) {
 		cmd := child.Self(Role)
 		cmd.Env = append(environment(), child.Role+"="+Role)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = "/", opt.Stdout, opt.Stderr
 		cmd.ExtraFiles = []*os.File{control}
 		// A terminal's Ctrl-C is for the controlling process.
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: opt.Directory == "", Credential: as}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: opt.Directory == "", Credential: as, PidFD: &pidfd}
 		return child.Start(context.Background(), cmd, child.Place{Netns: opt.Netns, Outlives: opt.Directory != ""})
 	}
 	as := credential()
@@ -86,16 +88,18 @@ func fork(opt Options, control *os.File) (*child.Process, error) {
 		err = fmt.Errorf("%w: let all users execute the program file (chmod a+rx)", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start the serving process: %w", err)
+		return nil, nil, fmt.Errorf("start the serving process: %w", err)
 	}
-	return p, nil
+	return p, os.NewFile(uintptr(pidfd), "serving process"), nil
 }
 
 // call sends a request with descriptors, and returns the answer and its descriptors. What takes long does not
-// fail as long as the process reports progress.
+// fail as long as the process reports progress. The end of ctx interrupts it.
 func (p *process) call(ctx context.Context, r request, fds []int) (answer response, got []int, err error) {
+	lock.Outside("the serving process")
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer context.AfterFunc(ctx, func() { _ = p.link.conn.SetDeadline(time.Unix(1, 0)) })()
 	p.last++
 	r.ID, r.Beats = p.last, true
 	err = p.extend(ctx)
@@ -129,7 +133,7 @@ func (p *process) extend(ctx context.Context) error {
 	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
 		limit = d
 	}
-	return p.link.conn.SetDeadline(limit)
+	return errors.Join(p.link.conn.SetDeadline(limit), ctx.Err())
 }
 
 // ask sends a request without parameters, and expects no descriptors.
@@ -253,12 +257,10 @@ func (p *process) follow(pid int) error {
 	if err != nil {
 		return fmt.Errorf("open process %d: %w", pid, err)
 	}
-	p.pid = pid
-	p.kill = func() { _ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) }
 	done := make(chan struct{})
-	p.done = done
+	p.pid, p.pidfd, p.done = pid, os.NewFile(uintptr(pidfd), "serving process"), done
 	go func() {
-		defer unix.Close(pidfd)
+		defer p.pidfd.Close()
 		for {
 			_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
 			if !errors.Is(err, unix.EINTR) {

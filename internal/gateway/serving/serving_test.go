@@ -111,7 +111,7 @@ func TestApply(t *testing.T) {
 	next.HTTP.Routers = maps.Clone(first.HTTP.Routers) // the same objects are not sent again
 	next.HTTP.Routers["bad@test"] = &model.Router{Rule: "Hots(`a`)", Service: "s@test"}
 	next.TLS.Certificates = []model.Certificate{{CertFile: "/nonexistent.pem", KeyFile: "/nonexistent.key"}}
-	statuses, err := c.Apply(t.Context(), next, nil)
+	statuses, err := c.Apply(next, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestApply(t *testing.T) {
 	if got := strings.Join(names, ", "); got != "certificate /nonexistent.pem, router bad@test" {
 		t.Errorf("objects with a problem: %s", got)
 	}
-	if _, err := c.Apply(t.Context(), &model.Config{}, nil); err != nil {
+	if _, err := c.Apply(&model.Config{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	wantGet(t, url, "404 404 page not found")
@@ -177,7 +177,7 @@ func TestApplyWhileEnding(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Apply(t.Context(), configOf(backend(t, "two")), nil); err != nil {
+	if _, err := c.Apply(configOf(backend(t, "two")), nil); err != nil {
 		t.Fatal(err)
 	}
 	wantGet(t, url+"/", "200 two")
@@ -186,7 +186,7 @@ func TestApplyWhileEnding(t *testing.T) {
 	if _, err := get(url + "/"); err == nil {
 		t.Error("the gateway answers after its end")
 	}
-	if _, err := c.Apply(t.Context(), &model.Config{}, nil); err == nil {
+	if _, err := c.Apply(&model.Config{}, nil); err == nil {
 		t.Error("a process that has ended takes a configuration")
 	}
 }

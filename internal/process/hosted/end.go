@@ -23,9 +23,9 @@ const (
 	portPatience = 50 * time.Millisecond
 )
 
-// end ends the serving process, also one that an earlier daemon has left. If its requests take
-// longer, they go on after end has returned.
-func (r *Runner) end() error {
+// stop ends the serving process, also one that an earlier daemon has left. If its requests take
+// longer, they go on after stop has returned.
+func (r *Runner) stop() error {
 	r.stopDocker()
 	r.stopObtaining()
 	r.sources, r.cluster = map[string]standalone.Source{}, nil

@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/frontend/traefik/provider"
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/serving"
+	"fairlead/internal/lock"
 	"fairlead/internal/model"
 	values "fairlead/internal/model/gateway"
 	"fairlead/internal/process/standalone"
@@ -38,7 +39,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Runner runs the gateway as a child of the daemon. It implements daemon.Gateway and
+// Runner runs the gateway as a child of the daemon. It implements gateway.Runner of the daemon and
 // admin.GatewayCalls. Its methods may be called concurrently.
 //
 // Theory of operation. The daemon calls Run at each change of what files declare, and of the
@@ -48,6 +49,9 @@ type Options struct {
 type Runner struct {
 	opt Options
 	log *slog.Logger
+	// life ends with Part, which interrupts what waits for the serving process.
+	life context.Context
+	end  context.CancelFunc
 
 	mu sync.Mutex
 	// controller is nil while no gateway runs.
@@ -83,11 +87,14 @@ const (
 
 // NewRunner returns a runner. It starts nothing.
 func NewRunner(opt Options) *Runner {
-	return &Runner{opt: opt, log: opt.Log, sources: map[string]standalone.Source{}, reported: map[string]bool{}}
+	r := &Runner{opt: opt, log: opt.Log, sources: map[string]standalone.Source{}, reported: map[string]bool{}}
+	r.life, r.end = context.WithCancel(context.Background())
+	return r
 }
 
-// Check implements daemon.Gateway.
+// Check implements gateway.Runner.
 func (r *Runner) Check(g model.Gateway) (api.Mistakes, []string) {
+	lock.Outside("the files of the gateway")
 	c, err := NewChecked(g)
 	if err != nil {
 		return api.Mistakes{{At: "gateway", Text: err.Error()}}, nil
@@ -95,12 +102,13 @@ func (r *Runner) Check(g model.Gateway) (api.Mistakes, []string) {
 	return c.Mistakes(), c.Notes()
 }
 
-// Run implements daemon.Gateway.
+// Run implements gateway.Runner.
 func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
+	lock.Outside("the gateway")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g == nil {
-		return r.end()
+		return r.stop()
 	}
 	static, config, err := traefik.Qualified(g.Static, g.Config)
 	if err != nil {
@@ -136,10 +144,10 @@ func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 	case !reflect.DeepEqual(served(static), served(r.static)):
 		if _, err = r.controller.Replace(ctx, static); err == nil {
 			r.static = static
-			statuses, err = r.controller.Apply(ctx, &config, known)
+			statuses, err = r.controller.Apply(&config, known)
 		}
 	default:
-		statuses, err = r.controller.Apply(ctx, &config, known)
+		statuses, err = r.controller.Apply(&config, known)
 	}
 	if err != nil {
 		return err
@@ -165,11 +173,13 @@ func (r *Runner) options() (serving.Options, error) {
 	if err != nil {
 		return serving.Options{}, fmt.Errorf("make the gateway's files: %w", err)
 	}
-	return serving.Options{Directory: r.opt.Directory, Netns: r.opt.Netns, Stderr: r.errors, Log: r.log}, nil
+	return serving.Options{Directory: r.opt.Directory, Netns: r.opt.Netns, Stderr: r.errors,
+		Life: r.life, Log: r.log}, nil
 }
 
 // Part leaves the serving process to the next daemon.
 func (r *Runner) Part() {
+	r.end()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopDocker()

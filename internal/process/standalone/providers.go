@@ -133,7 +133,7 @@ func (s *sources) apply(ctx context.Context) error {
 		return nil
 	}
 	config, known := s.complete()
-	statuses, err := s.controller.Apply(ctx, &config, known)
+	statuses, err := s.controller.Apply(&config, known)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.log.Error("the serving process has not got the configuration", "error", err)

@@ -27,9 +27,12 @@ import (
 // After a dry run, the Result contains the plan and the changes.
 func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (api.Result, error) {
 	found := d.locate(ctx, s)
-	r, leasing, err := d.applySpec(s, found, dry)
+	r, leasing, changed, err := d.applySpec(s, found, d.gateways.checker(s.Gateway), dry)
 	if err != nil || dry {
 		return r, err
+	}
+	if err := d.awaitGateway(ctx, changed); err != nil {
+		return api.Result{}, fmt.Errorf("apply: %w", err)
 	}
 	errs := make([]error, len(leasing))
 	var all sync.WaitGroup
@@ -67,16 +70,16 @@ func contentsOf(at sandbox.Sandbox, seen inspect.Sandbox) spec.Sandbox {
 		Default6: seen.Default6}
 }
 
-// applySpec applies the Spec, and returns the attachments that still need a lease.
-func (d *Daemon) applySpec(s api.Spec, found []spec.Located, dry bool) (r api.Result, leasing []string, err error) {
+// applySpec applies the Spec, and returns the attachments that still need a lease, and whether the gateway has changed.
+// check is that of spec.Draft.
+func (d *Daemon) applySpec(s api.Spec, found []spec.Located, check func(model.Gateway) (api.Mistakes, []string),
+	dry bool) (r api.Result, leasing []string, changed changedGateway, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before, problems := d.desired, maps.Clone(d.problems)
 	running := d.sandboxes.inspectLocated(found)
 	t := spec.NewDraft(before, s, found, d.networks.checkOverlap)
-	if d.cfg.Gateway != nil {
-		t.CheckGateway = d.cfg.Gateway.Check
-	}
+	t.CheckGateway = check
 	next, err := d.draft(t)
 	r = api.Result{Notes: t.Notes, Changes: spec.Changes(before, next)}
 	r.Changed = len(r.Changes) > 0
@@ -85,7 +88,7 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, dry bool) (r api.Re
 	}
 	if err != nil || dry {
 		d.problems = problems
-		return r, nil, err
+		return r, nil, changed, err
 	}
 	if r.Changed {
 		if err := d.applyDraft(running, next); err != nil {
@@ -93,9 +96,13 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, dry bool) (r api.Re
 			if m := t.MistakesIn(err); len(m) > 0 {
 				err = &api.Fault{Code: api.CodeOf(err), Err: m}
 			}
-			return api.Result{}, nil, fmt.Errorf("apply: %w", err)
+			return api.Result{}, nil, changed, fmt.Errorf("apply: %w", err)
 		}
 		d.cfg.Log.Info("applied", "set", s.Set, "changes", len(r.Changes))
+	}
+	if !next.Gateway.Equal(before.Gateway) {
+		maps.DeleteFunc(problems, func(name, _ string) bool { return d.problems[name] != "" })
+		changed = changedGateway{d.gateways.want(d.desired), d.desired.Gateway, before, t.Origin(), problems}
 	}
 	d.clients.startAll()
 	for _, a := range d.desired.Attachments {
@@ -104,7 +111,7 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, dry bool) (r api.Re
 		}
 	}
 	r.Attachments = d.originViews(model.FileSet(s.Set))
-	return r, leasing, nil
+	return r, leasing, changed, nil
 }
 
 // draft returns the draft's desired state, or the mistakes: those that the draft finds,
@@ -119,9 +126,6 @@ func (d *Daemon) draft(t *spec.Draft) (model.Desired, error) {
 	}
 	for _, name := range t.Declared.Services {
 		delete(d.problems, serviceProblem(name))
-	}
-	if next.Gateway != nil && next.Gateway.Origin == t.Origin() {
-		delete(d.problems, gatewayProblem)
 	}
 	if _, err = d.engine.Plan(t.Trial(d.services.stateOf(next))); err == nil {
 		return next, nil

@@ -33,6 +33,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/daemon/gateway"
 	"fairlead/internal/daemon/heal"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
@@ -86,7 +87,7 @@ type Config struct {
 	// ProxyEnded receives a value when a proxy has ended; it may be nil.
 	ProxyEnded <-chan struct{}
 	// Gateway runs the HTTP gateway; if nil, none can be declared.
-	Gateway Gateway
+	Gateway gateway.Runner
 	// Containers reports events of containers that may be real servers; it may be nil.
 	Containers Containers
 	// Lasting notes survive a reboot, Passing notes do not. If nil, none are saved.
@@ -159,7 +160,7 @@ func newDaemon(s *state) *Daemon {
 	d.services = newServices(s, d.networks)
 	d.balancer = &balancer{state: s, services: d.services, failed: heal.Retries{}}
 	d.meters = &meters{state: s, services: d.services}
-	d.gateways = &gateways{state: s, services: d.services}
+	d.gateways = newGateways(s, d.services)
 	d.applier = &applier{state: s, networks: d.networks, sandboxes: d.sandboxes, services: d.services,
 		overlays: d.overlays, gateways: d.gateways}
 	d.clients = newClients(s, d.applier.settle)
@@ -221,8 +222,17 @@ func (d *Daemon) Run(ctx context.Context) error {
 }
 
 // TearDown removes all of Fairlead's objects from the host, and removes everything but
-// the networks from the desired state.
+// the networks from the desired state. Run must have returned.
 func (d *Daemon) TearDown(ctx context.Context) error {
+	err := d.forgetAll()
+	if d.gateways.keeper != nil {
+		err = errors.Join(err, d.gateways.keeper.End(ctx))
+	}
+	return errors.Join(err, d.engine.TearDown(ctx))
+}
+
+// forgetAll removes everything but the networks from the desired state.
+func (d *Daemon) forgetAll() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.clients.stopAll()
@@ -232,7 +242,7 @@ func (d *Daemon) TearDown(ctx context.Context) error {
 			next.Networks = append(next.Networks, n)
 		}
 	}
-	return errors.Join(d.save(next), d.gateways.apply(next), d.engine.TearDown(ctx))
+	return d.save(next)
 }
 
 // Empty reports whether the daemon has nothing to do: there is no attachment, no

@@ -2,72 +2,42 @@ package daemon
 
 import (
 	"context"
-	"fmt"
-	"time"
+	"maps"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/gateway"
 	"fairlead/internal/daemon/pool"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/daemon/upstream"
 	"fairlead/internal/model"
 )
 
-// Gateway runs the HTTP gateway.
-type Gateway interface {
-	// Check returns the mistakes in a gateway that files declare, and notes for their author.
-	Check(model.Gateway) (api.Mistakes, []string)
-	// Run makes the gateway serve these values, whose servers have URLs; nil ends it. When
-	// it returns, new requests meet the values. After an error, the gateway may have an
-	// earlier configuration. A gateway that ends is started again without the daemon.
-	Run(context.Context, *model.Gateway) error
-}
-
-// gatewayRetry is the pause before the daemon tries again to run the gateway, e.g. because
-// another process had its port.
-const gatewayRetry = 2 * time.Second
-
-// gatewayProblem is the key of the gateway's problem.
-const gatewayProblem = "gateway"
-
-// gateways keeps the HTTP gateway as declared, with the present servers of its services.
+// gateways computes what the HTTP gateway serves: the desired one, with the present servers of its services.
 type gateways struct {
 	*state
 	services *services
-	// running is the gateway that runs, with its servers; nil if none runs. It is valid if
-	// known is true.
-	running *model.Gateway
-	known   bool
+	// keeper gives it to the gateway. It is nil if none can be declared.
+	keeper *gateway.Keeper
 }
 
-// apply makes the gateway run as desired. If the gateway has a problem already, a failure is
-// recorded as its problem, and apply returns nil.
-func (g *gateways) apply(w model.Desired) error {
-	if g.cfg.Gateway == nil {
-		return nil
+func newGateways(s *state, all *services) *gateways {
+	g := &gateways{state: s, services: all}
+	if s.cfg.Gateway != nil {
+		g.keeper = gateway.New(s.cfg.Gateway, s.cfg.Log)
+	}
+	return g
+}
+
+// want makes the gateway serve the desired state, without waiting for it, and returns the number for await.
+func (g *gateways) want(w model.Desired) (number uint64) {
+	if g.keeper == nil {
+		return 0
 	}
 	next := upstream.Resolve(w.Gateway, upstream.Inputs{Pools: g.services.pools, Selects: g.sandboxes(w).Selects})
 	if next != nil {
 		next.Cluster = upstream.ResolveCluster(w.ClusterGateway, g.selectsOfCluster(w))
 	}
-	if g.known && next.Equal(g.running) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(g.life, applyLimit)
-	defer cancel()
-	err := g.cfg.Gateway.Run(ctx, next)
-	had := g.problems[gatewayProblem]
-	switch {
-	case err == nil:
-		g.running, g.known = next, true
-		delete(g.problems, gatewayProblem)
-		return nil
-	case had == "":
-		g.known = false
-		return fmt.Errorf("run the gateway: %w", err)
-	case had != err.Error():
-		g.problem(gatewayProblem, err)
-	}
-	g.known = false
-	return nil
+	return g.keeper.Want(next)
 }
 
 // sandboxes returns the attached sandboxes with their containers.
@@ -87,38 +57,76 @@ func (g *gateways) selectsOfCluster(w model.Desired) upstream.Selects {
 	}
 }
 
-// keep applies what changes about the gateway's servers while no request is made, and tries
-// again after a failure, until ctx ends.
+// keep gives the gateway what is wanted, and follows the changes of its servers, until ctx ends.
 func (g *gateways) keep(ctx context.Context) {
-	var again <-chan time.Time
+	if g.keeper != nil {
+		go g.follow(ctx)
+		g.keeper.Keep(ctx)
+	}
+}
+
+// follow computes the gateway's servers again when they may have changed, until ctx ends.
+func (g *gateways) follow(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.serversChanged:
-		case <-again:
 		}
-		if again = nil; !g.refresh() {
-			again = time.After(gatewayRetry)
-		}
+		g.mu.Lock()
+		g.want(g.desired)
+		g.mu.Unlock()
 	}
 }
 
-// refresh applies the desired gateway again, and reports whether it runs.
-func (g *gateways) refresh() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.desired.Gateway != nil && g.problems[gatewayProblem] == "" {
-		g.problems[gatewayProblem] = notApplied // a failure is not that of a request
+// checker checks the gateway that files declare, which reads files, and returns the result as spec.Draft needs it.
+// The mutex must not be locked.
+func (g *gateways) checker(declared *model.Gateway) func(model.Gateway) (api.Mistakes, []string) {
+	if g.keeper == nil || declared == nil {
+		return nil
 	}
-	g.warn("run the gateway", g.apply(g.desired))
-	if g.known {
-		delete(g.problems, gatewayProblem)
-	}
-	return g.known || g.cfg.Gateway == nil
+	mistakes, notes := g.cfg.Gateway.Check(*declared)
+	return func(model.Gateway) (api.Mistakes, []string) { return mistakes, notes }
 }
 
-// updateServers makes keep compute the gateway's servers again, and reports that the state has changed.
+// awaitGateway waits until the gateway serves what files declare, after an apply that has changed the gateway. If it
+// cannot, awaitGateway restores what the set of files has declared before. The mutex must not be locked.
+func (d *Daemon) awaitGateway(ctx context.Context, c changedGateway) error {
+	if c.number == 0 {
+		return nil
+	}
+	err := d.gateways.keeper.Await(ctx, c.number)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.desired.Gateway != c.gateway {
+		return nil // another request has replaced it meanwhile, and reports what fails
+	}
+	next := spec.Restored(d.desired, c.before, c.by)
+	for _, a := range next.Attachments {
+		if a.Sandbox != "" && a.HostInterface == "" {
+			d.sandboxes.adopt(a)
+		}
+	}
+	maps.Copy(d.problems, c.cleared)
+	undo := d.applier.settle(next)
+	d.clients.startAll()
+	return joinUndo(err, undo)
+}
+
+// changedGateway is the gateway that an apply has changed, its number for Keeper.Await, and what was before: the
+// desired state, and the problems of what the set of files declares.
+type changedGateway struct {
+	number  uint64
+	gateway *model.Gateway
+	before  model.Desired
+	by      model.Origin
+	cleared map[string]string
+}
+
+// updateServers makes follow compute the gateway's servers again, and reports that the state has changed.
 func (s *state) updateServers() {
 	select {
 	case s.serversChanged <- struct{}{}:

@@ -1,9 +1,9 @@
-package daemon
+package daemon_test
 
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"strings"
 	"testing"
 
 	"fairlead/internal/api"
@@ -11,52 +11,114 @@ import (
 	"fairlead/internal/model/gateway"
 )
 
-// fakeGateway records what it must run, or fails.
-type fakeGateway struct {
-	ran []*model.Gateway
-	err error
+// silentGateway gets configurations and answers none of them until the test does.
+type silentGateway struct {
+	began   chan *model.Gateway
+	answers chan error
 }
 
-func (f *fakeGateway) Check(model.Gateway) (api.Mistakes, []string) { return nil, nil }
-
-func (f *fakeGateway) Run(_ context.Context, g *model.Gateway) error {
-	f.ran = append(f.ran, g)
-	return f.err
+func newSilentGateway() silentGateway {
+	return silentGateway{make(chan *model.Gateway), make(chan error)}
 }
 
-// TestGatewayRuns checks when the gateway gets values, and what a failure does.
-func TestGatewayRuns(t *testing.T) {
-	fake := &fakeGateway{}
-	s := newState(Config{Gateway: fake, Log: slog.New(slog.DiscardHandler)})
-	defer s.end()
-	g := &gateways{state: s, services: newServices(s, newNetworks(s))}
-	apply := func(w model.Desired) error {
-		s.desired = w
-		return g.apply(w)
+func (silentGateway) Check(model.Gateway) (api.Mistakes, []string) { return nil, nil }
+
+func (s silentGateway) Run(ctx context.Context, g *model.Gateway) error {
+	select {
+	case s.began <- g:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if err := apply(model.Desired{}); err != nil || len(fake.ran) != 1 || fake.ran[0] != nil {
-		t.Fatalf("%v, %v: want what an earlier daemon has left ended", err, fake.ran)
+	select {
+	case err := <-s.answers:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	one := model.Desired{Gateway: &model.Gateway{Config: gateway.Config{HTTP: gateway.HTTP{
-		Services: map[string]*gateway.Service{"s": {LoadBalancer: &gateway.LoadBalancer{Servers: []gateway.Server{{
-			URL: "http://192.0.2.1"}}}}}}}}}
-	for range 2 {
-		if err := apply(one); err != nil || len(fake.ran) != 2 {
-			t.Fatalf("%v, ran %d times, want once for equal values", err, len(fake.ran)-1)
-		}
+}
+
+// declared is a set with a network and a gateway of one entry point.
+func declared(entry string) api.Spec {
+	return api.Spec{Set: "site", Networks: []model.Network{{Name: "site", Driver: model.DriverBridge,
+		Subnets: []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}}},
+		Gateway: &model.Gateway{Static: gateway.Static{Default: []string{entry}}}}
+}
+
+// TestSilentGateway: while the gateway does not answer, sandboxes are attached and detached, real servers drain and
+// are listed. An apply of the gateway waits, and reports the failure after it has restored what the set declared
+// before, without what others have changed meanwhile.
+func TestSilentGateway(t *testing.T) {
+	w := newWorld(t)
+	silent := newSilentGateway()
+	w.gateway = silent
+	w.start()
+	w.network(lan)
+	<-silent.began
+	silent.answers <- nil
+	first := make(chan error, 1)
+	go func() {
+		_, err := w.Apply(t.Context(), declared("web"), false)
+		first <- err
+	}()
+	<-silent.began // the gateway has the declaration, and says nothing
+	w.serve(site("shop", at("10.0.0.2", 8080), at("10.0.0.3", 8080)))
+	w.do(api.DrainReal, "shop", "10.0.0.2")
+	b := w.watchedSandbox()
+	w.attach(to(b))
+	if all := w.Attachments(); len(all) != 1 {
+		t.Errorf("%d attachments are listed, want 1", len(all))
 	}
-	fake.err = errors.New("port taken")
-	two := model.Desired{Gateway: &model.Gateway{Static: gateway.Static{Default: []string{"web"}}}}
-	if err := apply(two); err == nil {
-		t.Fatal("the failure of a request is not returned")
+	select {
+	case err := <-first:
+		t.Fatalf("the apply does not wait for the gateway: %v", err)
+	default:
 	}
-	// A failure without a request is a problem, and is tried again.
-	if g.refresh() || s.problems[gatewayProblem] != "port taken" {
-		t.Errorf("problems: %v", s.problems)
+	silent.answers <- errors.New("port taken")
+	if err := <-first; err == nil || !strings.Contains(err.Error(), "apply: run the gateway: port taken") {
+		t.Errorf("the apply: %v", err)
 	}
-	fake.err = nil
-	before := len(fake.ran)
-	if !g.refresh() || s.problems[gatewayProblem] != "" || len(fake.ran) != before+1 {
-		t.Errorf("problems after another attempt: %v", s.problems)
+	if g := <-silent.began; g != nil {
+		t.Errorf("the gateway got %+v after the failure, want none", g)
+	}
+	silent.answers <- nil
+	var names []string
+	for _, n := range w.Networks() {
+		names = append(names, n.Name)
+	}
+	if got := strings.Join(names, " "); got != "lan" || len(w.Attachments()) != 1 {
+		t.Errorf("networks %q and %d attachments after the failure, want those of the other requests", got,
+			len(w.Attachments()))
+	}
+}
+
+// TestGatewayRollsBackNothing: a gateway that fails because its servers have changed is a problem of its own. The
+// attachment that changed them stays.
+func TestGatewayRollsBackNothing(t *testing.T) {
+	w := newWorld(t)
+	silent := newSilentGateway()
+	w.gateway = silent
+	w.start()
+	w.network(lan)
+	<-silent.began
+	silent.answers <- nil
+	selecting := declared("web")
+	selecting.Gateway.Config.HTTP.Services = map[string]*gateway.Service{"s": {LoadBalancer: &gateway.LoadBalancer{
+		Servers: []gateway.Server{{Network: "lan", Name: "*", Port: "80"}}}}}
+	applied := make(chan error, 1)
+	go func() {
+		_, err := w.Apply(t.Context(), selecting, false)
+		applied <- err
+	}()
+	<-silent.began
+	silent.answers <- nil
+	if err := <-applied; err != nil {
+		t.Fatal(err)
+	}
+	w.attach(to(w.watchedSandbox()))
+	<-silent.began // it has another server
+	silent.answers <- errors.New("the serving process has ended")
+	<-silent.began // it is tried again
+	if all := w.Attachments(); len(all) != 1 || all[0].Status != api.Up {
+		t.Errorf("%+v: want the attachment", all)
 	}
 }

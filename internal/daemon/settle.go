@@ -70,9 +70,7 @@ func (ap *applier) applySaved() error {
 	}
 	ap.sandboxes.forgetUnused()
 	ap.overlays.update()
-	if err := ap.gateways.apply(ap.desired); err != nil {
-		return err
-	}
+	ap.gateways.want(ap.desired)
 	ap.wakeHealer()
 	ap.services.needContainers(ap.desired)
 	ap.changed()
@@ -119,9 +117,6 @@ func (ap *applier) adopt(w model.Desired) {
 		}
 	}
 	ap.sandboxes.recordExternal()
-	if w.Gateway != nil { // a failure is a problem of the gateway alone
-		ap.problems[gatewayProblem] = notApplied
-	}
 	err := ap.cleanUp(ap.sandboxes.dead(ap.desired))
 	if err == nil {
 		ap.clients.startAll()

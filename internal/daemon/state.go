@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/journal"
 	"fairlead/internal/engine"
+	"fairlead/internal/lock"
 	"fairlead/internal/model"
 )
 
@@ -39,8 +39,8 @@ type state struct {
 
 	// mu protects the fields below, and the fields of all parts, except channels and
 	// those whose comments say something else. It is held while the engine applies a
-	// step.
-	mu      sync.Mutex
+	// step. Its holder waits for no other process, network or slow disk (package lock).
+	mu      lock.Mutex
 	desired model.Desired
 	// full is the state that the engine has applied, with leased addresses and the
 	// publish modes that it chose.

@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
+	"fairlead/internal/daemon/gateway"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
@@ -63,6 +64,8 @@ type world struct {
 	// killed is the process of the daemon that kill9 started last.
 	killed int
 	meter  daemon.Meter
+	// gateway is as in daemon.Config.
+	gateway gateway.Runner
 }
 
 func newWorld(t testing.TB) *world {
@@ -124,7 +127,7 @@ func (w *world) start() *world {
 	life, end := context.WithCancel(context.Background()) // ends with the daemon
 	d, err := daemon.New(daemon.Config{
 		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: s, Sandboxes: finder,
-		DHCP: w.dhcp, Facts: w.facts, Meter: w.meter,
+		DHCP: w.dhcp, Facts: w.facts, Meter: w.meter, Gateway: w.gateway,
 		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/lock"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -189,6 +191,7 @@ func request(ctx context.Context, method, socket, path string) (*http.Response, 
 	if isAnswering(ctx) {
 		return nil, errAnswering
 	}
+	lock.Outside("a container engine")
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}

@@ -46,8 +46,9 @@ const mostSessions = 8192
 // session begins and ends.
 func NewEntry(conn *net.UDPConn, own Own, timeout time.Duration, route func() *Route, count prometheus.Gauge,
 	changed func(n int)) *Entry {
-	return &Entry{conn: conn, own: own, timeout: timeout, route: route, count: count, changed: changed, most: sessionLimit(),
-		sessions: map[key]*session{}, unanswered: list.New(), answered: list.New(), done: make(chan struct{})}
+	return &Entry{conn: conn, own: own, timeout: timeout, route: route, count: count, changed: changed,
+		most: sessionLimit(), sessions: map[key]*session{}, unanswered: list.New(), answered: list.New(),
+		done: make(chan struct{})}
 }
 
 // sessionLimit leaves most descriptors to others.

@@ -29,7 +29,7 @@ func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result,
 				"%s has several attachments: name one of %s", req.Name, strings.Join(names(found), ", "))
 		}
 	}
-	return d.remove(found, req)
+	return d.applier.detach(found, req)
 }
 
 // Remove removes the attachment with this name and its publishes. It asks no container
@@ -38,13 +38,13 @@ func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result,
 func (d *Daemon) Remove(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, err := d.remove(d.attachments(func(a model.Attachment) bool { return a.Name == name }),
+	_, err := d.applier.detach(d.attachments(func(a model.Attachment) bool { return a.Name == name }),
 		api.DetachRequest{Name: name})
 	return err
 }
 
-// remove removes attachments for a request.
-func (d *Daemon) remove(found []model.Attachment, req api.DetachRequest) (api.Result, error) {
+// detach removes attachments for a request.
+func (ap *applier) detach(found []model.Attachment, req api.DetachRequest) (api.Result, error) {
 	gone := map[string]bool{}
 	for _, a := range found {
 		if a.Origin.IsFile() {
@@ -55,28 +55,28 @@ func (d *Daemon) remove(found []model.Attachment, req api.DetachRequest) (api.Re
 	if len(gone) == 0 {
 		return api.Result{Notes: []string{fmt.Sprintf("there is no attachment %s: nothing to do", req)}}, nil
 	}
-	next := d.desired.WithoutAttachments(gone)
+	next := ap.desired.WithoutAttachments(gone)
 	if req.DryRun {
-		text, changed, err := d.applier.plan(next)
+		text, changed, err := ap.plan(next)
 		return api.Result{Plan: text, Changed: changed}, err
 	}
 	r := api.Result{Changed: true}
 	for name := range gone {
-		r.Attachments = append(r.Attachments, d.view(name)...)
-		d.clients.stop(name)
-		delete(d.problems, name)
+		r.Attachments = append(r.Attachments, ap.view(name)...)
+		ap.clients.stop(name)
+		delete(ap.problems, name)
 	}
-	if err := d.applier.settle(next); err != nil {
-		d.clients.startAll()
+	if err := ap.settle(next); err != nil {
+		ap.clients.startAll()
 		return api.Result{}, fmt.Errorf("detach %s: %w", req, err)
 	}
-	d.cfg.Log.Info("detached", "attachment", req.String())
+	ap.cfg.Log.Info("detached", "attachment", req.String())
 	return r, nil
 }
 
 // attachments returns the attachments for which chosen returns true.
-func (d *Daemon) attachments(chosen func(model.Attachment) bool) []model.Attachment {
-	return slices.DeleteFunc(slices.Clone(d.desired.Attachments), func(a model.Attachment) bool { return !chosen(a) })
+func (s *state) attachments(chosen func(model.Attachment) bool) []model.Attachment {
+	return slices.DeleteFunc(slices.Clone(s.desired.Attachments), func(a model.Attachment) bool { return !chosen(a) })
 }
 
 // names returns the names of the attachments.
@@ -90,10 +90,10 @@ func names(all []model.Attachment) []string {
 
 // refs returns a function that reports whether a reference is of the sandbox that the
 // text names. A sandbox that no longer runs is matched by its name.
-func (d *Daemon) refs(ctx context.Context, text string) func(ref string) bool {
+func (s *state) refs(ctx context.Context, text string) func(ref string) bool {
 	canonical := text
 	if text != "" {
-		if at, err := d.cfg.Sandboxes.Resolve(ctx, text); err == nil {
+		if at, err := s.cfg.Sandboxes.Resolve(ctx, text); err == nil {
 			canonical = at.Ref
 		}
 	}

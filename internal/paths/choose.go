@@ -63,7 +63,7 @@ func Choose(f plan.Facts, d driver.Driver, p model.Publish, at *plan.Attachment)
 	}
 	choice := Choice{Candidates: []Candidate{}}
 	for _, w := range ByCost() {
-		if promises := promisesTo(w, d.Name(), at); promises != nil {
+		if promises := PromisesTo(w, d.Name(), at); promises != nil {
 			choice.weigh(Candidate{Via: w.Name(), Reason: obstacle(f, d, w, p, at)}, promises, asked)
 		}
 	}
@@ -128,9 +128,10 @@ func protected(f plan.Facts, proto model.Proto, hosts []netip.Addr, ports model.
 	return ""
 }
 
-// promisesTo returns what the mode promises for an endpoint of the driver. A nil
-// attachment means that no endpoint is known yet.
-func promisesTo(w publish.Mode, d model.Driver, at *plan.Attachment) promise.Set {
+// PromisesTo returns what the mode promises for an endpoint of the driver; nil if the
+// mode does not support the driver. A nil attachment means that no endpoint is known
+// yet.
+func PromisesTo(w publish.Mode, d model.Driver, at *plan.Attachment) promise.Set {
 	all := w.Promises(d)
 	if at == nil || !at.Away || all == nil {
 		return all
@@ -156,7 +157,7 @@ func Keeps(d model.Driver, p model.Publish, at *plan.Attachment) error {
 	if !ok {
 		return nil
 	}
-	promises := promisesTo(w, d, at)
+	promises := PromisesTo(w, d, at)
 	if promises == nil {
 		return nil // Reaches returns the error
 	}

@@ -222,7 +222,8 @@ func TestKeeps(t *testing.T) {
 			"it does not promise peer-source: neighbours on the bridge are masqueraded"},
 		{model.DriverBridge, via(model.ViaNAT, promise.LANSource), &plan.Attachment{Away: true},
 			"it does not promise lan-source: clients are masqueraded, because the sandbox's default route"},
-		{model.DriverBridge, via(model.ViaNAT, promise.LAN, promise.InputFirewall), nil, "never INPUT: publish via auto"},
+		{model.DriverBridge, via(model.ViaNAT, promise.LAN, promise.InputFirewall), nil,
+			"never INPUT: publish via auto"},
 		{model.DriverBridge, via(model.ViaProxy, "world-peace"), nil, `no publish mode promises "world-peace"`},
 	} {
 		t.Run(fmt.Sprint(c.driver, c.publish.Via, c.publish.Promises), func(t *testing.T) {

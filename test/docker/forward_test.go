@@ -152,7 +152,8 @@ func (h *host) checkForwarding() {
 	docker = strings.Fields(docker)[0]
 	for _, blocked := range []struct{ from, to string }{
 		{"other", "172.30.0.9:80"}, {"other", docker + ":80"}, {"peer", docker + ":81"}, {"docker", "172.30.0.9:80"},
-		{"near", "172.30.0.9:80"}, {"shut", lanAddr + ":80"}, {"shut", "172.30.0.9:80"}, {"shut", docker + ":80"}, {"shut", hostAddr + ":8080"},
+		{"near", "172.30.0.9:80"}, {"shut", lanAddr + ":80"}, {"shut", "172.30.0.9:80"},
+		{"shut", docker + ":80"}, {"shut", hostAddr + ":8080"},
 	} {
 		h.refused(h.inside(blocked.from), "tcp", blocked.to)
 	}

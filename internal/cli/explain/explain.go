@@ -197,7 +197,8 @@ func (x *explainer) further(ctx context.Context, e *flow.Explanation) error {
 func published(v api.View) []flow.Published {
 	var all []flow.Published
 	for _, p := range v.Publishes {
-		all = append(all, flow.Published{Publish: p.Publish, Driver: v.Driver, Addresses: v.AllAddresses()})
+		all = append(all, flow.Published{Publish: p.Publish, Driver: v.Driver, Addresses: v.AllAddresses(),
+			Away: v.NoDefault})
 	}
 	return all
 }

@@ -188,7 +188,7 @@ func TestWorstFirst(t *testing.T) {
 func TestEveryCheckIsTested(t *testing.T) {
 	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true,
 		"service-address": true, "address-conflict": true, "cluster": true,
-		"virtual-address": true}
+		"virtual-address": true, "neighbour-table": true}
 	for _, c := range faults {
 		tested[c.check] = true
 	}

@@ -189,27 +189,6 @@ var faults = []struct {
 			_, most, _ := strings.Cut(f.Fix, "=")
 			r.conntrackMax(most)
 		}},
-	{name: "a full neighbour table", check: "neighbour-table", severity: doctor.Problem,
-		also: func(r *room) {
-			r.adjust = func(h *doctor.Host) {
-				h.Neighbours = []facts.NeighbourTable{{Setting: "net.ipv4.neigh.default.gc_thresh3", Limit: 1024,
-					Entries: 1000}}
-			}
-		},
-		fix: func(r *room, f doctor.Finding) {
-			if f.Fix != "sysctl -w net.ipv4.neigh.default.gc_thresh3=4096" {
-				r.t.Errorf("the fix is %q", f.Fix)
-			}
-			r.adjust = func(h *doctor.Host) { h.Neighbours = []facts.NeighbourTable{{Limit: 4096, Entries: 1000}} }
-		}},
-	{name: "a neighbour table that was full", check: "neighbour-table", severity: doctor.Warning,
-		also: func(r *room) {
-			r.adjust = func(h *doctor.Host) {
-				h.Neighbours = []facts.NeighbourTable{{Setting: "net.ipv6.neigh.default.gc_thresh3", Limit: 1024,
-					Entries: 10, Overflows: 3}}
-			}
-		},
-		fix: func(r *room, _ doctor.Finding) { r.adjust = func(*doctor.Host) {} }},
 	{name: "127.0.0.1 open to the LAN", check: "route-localnet",
 		set: "sysctl -qw net.ipv4.conf.uplink.route_localnet=1", severity: doctor.Problem},
 	{name: "127.0.0.1 open to containers", check: "route-localnet", severity: doctor.Warning,

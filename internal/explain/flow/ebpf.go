@@ -128,7 +128,7 @@ func (d *dataPath) granted(h *Hop, at netip.AddrPort) {
 			h.What += fmt.Sprintf("; the hook at bind assigned this port when the workload asked for %d", g.Own.First+
 				(at.Port()-g.Ports.First))
 			h.By = g.Add()[0]
-			h.Why = d.promises.quotes(model.ViaSocket, model.DriverHost, at)
+			h.Why = d.promises.quotes(model.ViaSocket, model.DriverHost, false, at)
 			return
 		}
 	}

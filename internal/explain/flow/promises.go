@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
+	"fairlead/internal/plan"
 	"fairlead/internal/promise"
 )
 
@@ -35,17 +36,17 @@ func (m *promises) promised(at netip.AddrPort) string {
 	if !ok {
 		return ""
 	}
-	return m.quotes(p.Via, p.Driver, at)
+	return m.quotes(p.Via, p.Driver, p.Away, at)
 }
 
 // quotes returns what a publish mode with a driver promises to this kind of
 // client.
-func (m *promises) quotes(via model.Via, d model.Driver, at netip.AddrPort) string {
+func (m *promises) quotes(via model.Via, d model.Driver, away bool, at netip.AddrPort) string {
 	mode, ok := paths.Mode(via)
 	if !ok {
 		return ""
 	}
-	set := mode.Promises(d)
+	set := paths.PromisesTo(mode, d, &plan.Attachment{Away: away})
 	if set == nil {
 		return ""
 	}

@@ -119,6 +119,8 @@ type Published struct {
 	model.Publish
 	Driver    model.Driver
 	Addresses []netip.Addr
+	// Away is as in plan.Attachment.
+	Away bool
 }
 
 // target returns the address that the proxy dials for a host port. It prefers the

@@ -3,7 +3,6 @@ package docker
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -25,9 +24,12 @@ const labelledKey = "docker labelled "
 // labelledNote is the note about a container.
 type labelledNote struct {
 	sandbox.Labelled
-	// Parent is the cgroup that had the container's, below the root of the hierarchy;
-	// empty if it is not known yet.
-	Parent string `json:",omitempty"`
+	// Cgroup was the container's cgroup, below the root of the hierarchy; empty if it is
+	// not known yet.
+	Cgroup string `json:",omitempty"`
+	// Runs is true from the container's start until its end is known. It stays true if
+	// the host loses its power.
+	Runs bool `json:",omitempty"`
 }
 
 // notes returns the notes by their keys. The caller must have locked noting.
@@ -56,28 +58,50 @@ func (l *Labels) recall() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range noted {
-		l.warn("watch for containers' cgroups", l.await(n.Parent))
+		l.warn("prepare the cgroup of a container", l.prepare(n))
 	}
 	for _, n := range noted {
 		l.meet(n.Labelled, func(path string) bool { return !l.admitted(path) })
 	}
 }
 
-// await watches the parent of a container's cgroup before the engine creates it: a
+// prepare watches the parent of a container's cgroup before the engine creates it: a
 // runtime creates both at once after a reboot, and starts the process before a watch
-// that begins only then. A slice is left to systemd, which creates it early. The caller
+// that begins only then. If the container ran when the host stopped, prepare creates its
+// cgroup, too, so that its ports are published before the engine starts it, however busy
+// the host is; a runtime uses a cgroup that exists. A slice is left to systemd. The caller
 // must have locked mu.
-func (l *Labels) await(parent string) error {
-	if parent == "" || !filepath.IsLocal(parent) {
+func (l *Labels) prepare(n labelledNote) error {
+	if n.Cgroup == "" || !filepath.IsLocal(n.Cgroup) {
 		return nil
 	}
-	path := filepath.Join(l.Root, parent)
-	if !strings.HasSuffix(parent, ".slice") {
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return fmt.Errorf("create the parent of containers' cgroups: %w", err)
+	path := filepath.Join(l.Root, n.Cgroup)
+	parent := filepath.Dir(path)
+	if strings.HasSuffix(parent, ".slice") {
+		return l.where.watch(parent)
+	}
+	err := os.MkdirAll(parent, 0o755)
+	if err == nil {
+		err = l.where.watch(parent)
+	}
+	if err == nil && n.Runs {
+		if err = os.Mkdir(path, 0o755); err == nil {
+			l.prepared[path] = true
+		} else if errors.Is(err, os.ErrExist) {
+			err = nil // it runs, or the runtime has just created it
 		}
 	}
-	return l.where.watch(path)
+	return err
+}
+
+// unprepare removes the prepared cgroups of containers that the engine has not started.
+func (l *Labels) unprepare() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for path := range l.prepared {
+		_ = os.Remove(path) // it fails if a container runs in it
+	}
+	clear(l.prepared)
 }
 
 // admitted reports whether the daemon has published the ports of the workload in a
@@ -109,22 +133,25 @@ func (l *Labels) note(containers []sandbox.Labelled, all bool) {
 		case known && reflect.DeepEqual(n.Labelled, c):
 			delete(changes, key)
 		default:
-			changes[key] = labelledNote{c, n.Parent}
+			changes[key] = labelledNote{c, n.Cgroup, n.Runs}
 		}
 	}
 	l.put(changes)
 }
 
-// noteParent stores where a container's cgroup is.
-func (l *Labels) noteParent(id, cgroup string) {
+// noteRun stores whether a container runs, and where its cgroup is.
+func (l *Labels) noteRun(id, cgroup string, runs bool) {
 	l.noting.Lock()
 	defer l.noting.Unlock()
 	key := labelledKey + id
 	n, known := l.notes()[key]
-	parent, err := filepath.Rel(l.Root, filepath.Dir(cgroup))
-	if known && err == nil && n.Parent != parent {
-		n.Parent = parent
-		l.put(map[string]any{key: n})
+	is := n
+	is.Runs = runs
+	if cgroup != "" {
+		is.Cgroup, _ = filepath.Rel(l.Root, cgroup) // both are absolute
+	}
+	if known && !reflect.DeepEqual(is, n) {
+		l.put(map[string]any{key: is})
 	}
 }
 

@@ -54,10 +54,12 @@ type Engine interface {
 // into it. An empty cgroup is frozen until the programs are attached, and the
 // runtime waits meanwhile. On a busy host the runtime can be faster. It still has to
 // start the container's process then, and in most cases the programs are attached
-// before that process binds a port. Notes about the containers survive a reboot: when
-// an engine starts, it starts its containers before it answers requests. For containers that were missed, and for those
-// that run when the daemon starts, the engine returns the cgroup. Their sockets show
-// whether they bound ports before the programs were attached.
+// before that process binds a port. When an engine starts, it starts its containers
+// before it answers requests. So notes about the containers survive a reboot, and the
+// cgroups of those that ran are created, with the programs, before the engine starts.
+// For containers that were missed, and for those that run when the daemon starts, the
+// engine returns the cgroup. Their sockets show whether they bound ports before the
+// programs were attached.
 //
 // The goroutines that read from the engine and from inotify must not block.
 // Therefore one worker does what takes time, in order.
@@ -84,15 +86,17 @@ type Labels struct {
 	// announced has the containers whose labels are being requested, with their
 	// frozen cgroups.
 	announced map[string]*frozen
-	// restarting has the containers that the engine is restarting for restartEarly.
-	restarting map[string]bool
-	where      *groups
+	// restarted has the containers that restartEarly has restarted, or is restarting.
+	restarted map[string]bool
+	// prepared has the cgroups that this process has created.
+	prepared map[string]bool
+	where    *groups
 }
 
 // Run follows the engine and the cgroups until ctx ends.
 func (l *Labels) Run(ctx context.Context) (err error) {
 	l.known, l.announced, l.work = map[string]sandbox.Labelled{}, map[string]*frozen{}, newJobs()
-	l.restarting, l.life = map[string]bool{}, ctx
+	l.restarted, l.prepared, l.life = map[string]bool{}, map[string]bool{}, ctx
 	if l.where, err = watchGroups(l.Root); err != nil {
 		return fmt.Errorf("watch for containers' cgroups: %w", err)
 	}
@@ -179,6 +183,7 @@ func (l *Labels) sync(ctx context.Context) {
 			l.later(func() { l.restartEarly(c) }) // it may have been admitted before the engine answered
 		}
 	}
+	l.unprepare()
 	for _, a := range l.Workloads.Attachments() {
 		// A container whose cgroup exists runs, or is about to run.
 		if a.Network == api.HostNetwork && a.Cgroup == "" && !running[a.Name] {
@@ -247,6 +252,7 @@ func (l *Labels) handleEvent(ctx context.Context, h sandbox.Happened) {
 	case "destroy":
 		l.mu.Lock()
 		delete(l.known, h.Actor.ID)
+		delete(l.restarted, h.Actor.ID)
 		l.mu.Unlock()
 		l.forget(h.Actor.ID)
 		l.later(func() { l.ended(h.Actor.ID) })
@@ -260,7 +266,7 @@ func (l *Labels) handleEvent(ctx context.Context, h sandbox.Happened) {
 func (l *Labels) groupChanged(g group) {
 	c, known := l.known[g.id]
 	f, announced := l.announced[g.id]
-	if f == nil && !g.gone && (announced || known && c.HostNetwork) {
+	if f == nil && !g.gone && !l.prepared[g.path] && (announced || known && c.HostNetwork) {
 		f = freeze(g.path)
 	}
 	switch {
@@ -328,7 +334,7 @@ func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, f *frozen) 
 	changed, err := l.Workloads.Admit(w)
 	inTime := f.end()
 	if wrong == nil {
-		l.noteParent(c.ID, path)
+		l.noteRun(c.ID, path, true)
 	}
 	if err != nil {
 		l.Log.Warn("publish by a label", "container", c.Name, "error", err)
@@ -348,14 +354,19 @@ func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, f *frozen) 
 
 // ended removes an ended container's ports, unless the container runs again.
 func (l *Labels) ended(id string) {
-	name := attachmentOf(id)
+	name, runs := attachmentOf(id), false
 	for _, a := range l.Workloads.Attachments() {
 		if a.Name != name || a.Network != api.HostNetwork {
 			continue
 		}
-		if _, err := os.Stat(a.Cgroup); a.Cgroup == "" || err != nil {
-			l.warn("remove an ended container's ports", l.Workloads.Dismiss(name))
+		if _, err := os.Stat(a.Cgroup); a.Cgroup != "" && err == nil {
+			runs = true
+			continue
 		}
+		l.warn("remove an ended container's ports", l.Workloads.Dismiss(name))
+	}
+	if !runs {
+		l.noteRun(id, "", false)
 	}
 }
 

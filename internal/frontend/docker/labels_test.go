@@ -2,7 +2,6 @@ package docker_test
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -242,88 +241,6 @@ func TestWorkerDoesNotWaitForTheEngine(t *testing.T) {
 	e.answers <- struct{}{}
 	end()
 	thawed(t, path)
-}
-
-// TestContainerIsKnownAfterAReboot checks that the cgroup of a container that an earlier daemon knew is frozen until
-// its ports are published, although the engine does not answer: after a reboot it starts its containers first. A
-// container that was removed is not known.
-func TestContainerIsKnownAfterAReboot(t *testing.T) {
-	for _, removed := range []bool{false, true} {
-		e := shop()
-		root, w := labels(t)
-		end := run(t, e, root, w)
-		e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
-		path := makeGroup(t, root)
-		<-w.admitted
-		action := map[bool]string{true: "destroy", false: "die"}[removed]
-		for range 2 { // when the second is read, the first has been handled
-			e.events <- sandbox.Happened{Action: action, Actor: sandbox.Actor{ID: shopID}}
-		}
-		end()
-		if removed != (len(w.notes) == 0) {
-			t.Fatalf("removed: %t, notes %s", removed, w.notes)
-		}
-		for _, dir := range []string{path, filepath.Dir(path)} { // the reboot
-			if err := os.Remove(dir); err != nil {
-				t.Fatal(err)
-			}
-		}
-		silent := shop()
-		silent.silent = true
-		end = run(t, silent, root, w)
-		for !removed { // until the daemon has made the parent of the container's cgroup, to watch it
-			if _, err := os.Stat(filepath.Dir(path)); err == nil {
-				break
-			}
-		}
-		makeGroup(t, root)
-		if !removed {
-			if a := <-w.admitted; a.Cgroup != path || a.freeze != "1" || a.Ref != "container:shop" ||
-				len(a.Publishes) != 2 || a.Unpublished != "deny" {
-				t.Errorf("got the admission %+v", a)
-			}
-		}
-		end()
-		thawed(t, path)
-	}
-}
-
-// TestContainerThatBoundPortsEarlyIsRestarted checks that the engine is asked to restart a container that ran before
-// its ports were published, if the kernel shows that it bound ports.
-func TestContainerThatBoundPortsEarlyIsRestarted(t *testing.T) {
-	for _, early := range []string{"", "certain", "perhaps"} {
-		e := shop()
-		e.shop.Running = true
-		root, w := labels(t)
-		w.early = early
-		end := run(t, e, root, w)
-		<-w.admitted
-		if early == "certain" {
-			if id := <-e.restarts; id != shopID {
-				t.Errorf("restarted %s", id)
-			}
-		}
-		end()
-		if early != "certain" && len(e.restarts) > 0 {
-			t.Errorf("ports bound early: %q, but the container was restarted", early)
-		}
-	}
-}
-
-// TestRemovedContainersAreForgotten checks that the notes about containers that were removed while no daemon ran are
-// removed.
-func TestRemovedContainersAreForgotten(t *testing.T) {
-	e := shop() // it lists no container
-	root, w := labels(t)
-	w.notes["docker labelled "+shopID] = json.RawMessage(`{"ID": "` + shopID + `", "HostNetwork": true}`)
-	end := run(t, e, root, w)
-	for range 2 {
-		e.events <- sandbox.Happened{Action: "die", Actor: sandbox.Actor{ID: shopID}}
-	}
-	end()
-	if len(w.notes) != 0 {
-		t.Errorf("the notes are %s", w.notes)
-	}
 }
 
 // TestContainerWithoutOwnCgroup checks the error for a container without a cgroup v2.

@@ -71,7 +71,7 @@ var ErrMissing = errors.New("it does not exist, but its copy does")
 // Open opens a file, and creates it if it does not exist. Returns a *DamagedError, a *NewerError, ErrInUse,
 // or fs.ErrNotExist if the file shall only be read. It changes nothing then.
 func Open(path string, opt Options) (db *bbolt.DB, err error) {
-	for {
+	for attempt := 1; ; attempt++ {
 		if !opt.ReadOnly {
 			if err := create(path, opt); err != nil {
 				return nil, err
@@ -79,11 +79,15 @@ func Open(path string, opt Options) (db *bbolt.DB, err error) {
 		}
 		db, err = open(path, opt)
 		// The process that had the file locked may have removed it.
-		if opt.ReadOnly || !errors.Is(err, fs.ErrNotExist) {
+		if opt.ReadOnly || !errors.Is(err, fs.ErrNotExist) || attempt == maxAttempts {
 			return db, err
 		}
 	}
 }
+
+// maxAttempts is how often a file can be removed while it is being opened. A symbolic link to nothing exists and
+// cannot be opened.
+const maxAttempts = 20
 
 func open(path string, opt Options) (db *bbolt.DB, err error) {
 	var file *os.File

@@ -244,6 +244,17 @@ func TestEmptyAndMissing(t *testing.T) {
 	}
 }
 
+// TestLinkToNothing: a symbolic link whose target is missing is an error, and no loop.
+func TestLinkToNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	if err := os.Symlink(filepath.Join(t.TempDir(), "missing"), path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := boltfile.Open(path, options); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open: %v", err)
+	}
+}
+
 // TestCopyIsNotReplacedByDamage damages the file while it is open. The copy stays as it was.
 func TestCopyIsNotReplacedByDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/admin/admintest"
 	"fairlead/internal/model"
+	"fairlead/internal/store"
 )
 
 // The roles of this test binary: the command line, and a listening process with a
@@ -314,9 +316,25 @@ func serveHostileDaemon(t *testing.T, l hostileDaemon) (socket string) {
 		ClusterBGP: hostileBGP{l}})
 }
 
+// damagedStore writes a store with a hostile name, whose database is damaged.
+func damagedStore(t *testing.T, dir string) {
+	t.Helper()
+	at := store.Places{State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run")}
+	f, err := store.OpenFile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(f.SaveDesired(model.Desired{Networks: []model.Network{{Name: hostileName}}}), f.Close(),
+		os.WriteFile(filepath.Join(at.State, "fairlead.db"), []byte(hostileName), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // hostileFiles writes the files that commands read.
 func hostileFiles(t *testing.T) string {
 	dir := t.TempDir()
+	damagedStore(t, dir)
 	yaml := strings.NewReplacer("EVIL", `"x\e[31m\n`+forged+`\u202e\u200b"`)
 	word := strings.ReplaceAll(hostileName, "\n", " ")
 	report, err := os.ReadFile("../lab/report/testdata/synthetic.json")

@@ -34,7 +34,7 @@ func (r *Runner) recall() map[netip.Addr]*vip.Memory {
 		err = json.Unmarshal(text, &all)
 	}
 	if err != nil {
-		err = fmt.Errorf("read %s: %w: the held addresses are claimed again", r.cfg.Memory, err)
+		err = fmt.Errorf("read %s: %w: the file is not used", r.cfg.Memory, err)
 	}
 	if err != nil || all.Node != r.self.Node {
 		r.warn(err)

@@ -104,12 +104,14 @@ func TestChooseWithIPsec(t *testing.T) {
 			p.HostAddr = at
 			choice, err := paths.Choose(facts, mustDriver(t, model.DriverBridge), p, port)
 			if err != nil || choice.Via != c.via {
-				t.Errorf("with a policy for %s, a publish at %s is via %s (%v), want %s", c.name, at, choice.Via, err, c.via)
+				t.Errorf("with a policy for %s, a publish at %s is via %s (%v), want %s", c.name, at, choice.Via, err,
+					c.via)
 			}
 		}
 		other := auto(model.TCP)
 		other.HostAddr = host.Next()
-		if choice, err := paths.Choose(facts, mustDriver(t, model.DriverBridge), other, port); choice.Via != model.ViaEBPF {
+		choice, err := paths.Choose(facts, mustDriver(t, model.DriverBridge), other, port)
+		if choice.Via != model.ViaEBPF {
 			t.Errorf("with a policy for %s, a publish at another address is via %s (%v)", c.name, choice.Via, err)
 		}
 		v := model.VirtualService{Name: "web", Proto: model.TCP, Addresses: []netip.Addr{host},

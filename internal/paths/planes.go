@@ -47,8 +47,8 @@ func ChoosePlane(f plan.Facts, v model.VirtualService) (balance.Plane, error) {
 	var reasons []string
 	for _, p := range Planes() {
 		err := supports(f, p, v)
-		if err == nil && p.Name() == model.PlaneEBPF {
-			err = unprotected(f, v)
+		if err == nil && p.Name().Traits().AtLinks {
+			err = unprotected(f, p, v)
 		}
 		if err == nil {
 			return p, nil
@@ -59,11 +59,11 @@ func ChoosePlane(f plan.Facts, v model.VirtualService) (balance.Plane, error) {
 }
 
 // unprotected returns an error if an IPsec policy of the host covers clients of the
-// service, because packets in the eBPF data plane bypass IPsec.
-func unprotected(f plan.Facts, v model.VirtualService) error {
+// service, because packets of a plane whose programs are at the links bypass IPsec.
+func unprotected(f plan.Facts, p balance.Plane, v model.VirtualService) error {
 	for _, ports := range v.Ports {
 		if reason := protected(f, v.Proto, v.Addresses, ports); reason != "" {
-			return fmt.Errorf("plane %s: %s", model.PlaneEBPF, reason)
+			return fmt.Errorf("plane %s: %s", p.Name(), reason)
 		}
 	}
 	return nil

@@ -55,7 +55,8 @@ func TestAliasesAreNotLocalPorts(t *testing.T) {
 	s := b.masqueraded(t)
 	for port := range uint16(64) {
 		from := netip.AddrPortFrom(client4.Addr(), 40000+port)
-		if src, _ := ends(b.mustMap(t, "a call", Uplink, b.up, first(true, from, s.Frontends[0]).frame())); src.Port() >= 10000 {
+		src, _ := ends(b.mustMap(t, "a call", Uplink, b.up, first(true, from, s.Frontends[0]).frame()))
+		if src.Port() >= 10000 {
 			t.Errorf("the alias of %s is %s, and the host connects from that port", from, src)
 		}
 	}

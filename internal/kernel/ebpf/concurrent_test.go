@@ -88,12 +88,14 @@ func (b *bench) together(t *testing.T, program string, frames [][]byte) {
 			var only unix.CPUSet
 			only.Set(cpu)
 			err := errors.Join(unix.Setns(ns, unix.CLONE_NEWNET), unix.SchedSetaffinity(0, &only),
-				unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0))
+				unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO,
+					Priority: 1}, 0))
 			for i := range frames {
 				for arrived[i].Add(1); arrived[i].Load() < 2; {
 				}
 				if err == nil {
-					_, err = b.programs[program].Run(&ebpf.RunOptions{Data: frames[i], Context: skb{Ifindex: uint32(b.up)}})
+					_, err = b.programs[program].Run(&ebpf.RunOptions{Data: frames[i],
+						Context: skb{Ifindex: uint32(b.up)}})
 				}
 			}
 			errs[cpu] = err

@@ -1,6 +1,6 @@
 // Package ebpf manages the eBPF data path of one host: its programs, the links that
 // attach them, and their maps. Package kernel uses it and translates from plan objects;
-// this package decides nothing and does not know plans.
+// this package decides nothing and applies no plans.
 //
 // Theory of operation. Pins in the host's bpffs directory outlive the process that
 // created them, so packets are forwarded without the process. The next process loads its

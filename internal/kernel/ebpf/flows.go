@@ -47,7 +47,9 @@ func (p *Datapath) Flows() FlowMaps { return p.maps }
 
 // Each calls fn for each flow in the maps, including stale ones.
 func (m FlowMaps) Each(fn func(Flow)) error {
-	return m.eachEntry(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) { fn(flowOf(udp, stale, k, v)) })
+	return m.eachEntry(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
+		fn(flowOf(udp, stale, k, v))
+	})
 }
 
 func flowOf(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) Flow {

@@ -1,8 +1,10 @@
 package ebpf
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/plan"
@@ -18,11 +20,11 @@ const maxPolicies = len(bpf.FairleadPolicies{}.All)
 // ends the flows that they cover: the programs leave such packets to the kernel. If there
 // are more than maxPolicies, the programs leave all packets of clients behind uplinks to
 // the kernel.
-func (p *Datapath) SetPolicies(all []plan.IPsecPolicy) error {
+func (s Sources) SetPolicies(all []plan.IPsecPolicy) error {
 	if len(all) > maxPolicies {
 		all = []plan.IPsecPolicy{{Local: everyV4, Remote: everyV4}, {Local: everyV6, Remote: everyV6}}
 	}
-	m := p.maps[bpf.FairleadMapFlPolicies]
+	m := s.maps[bpf.FairleadMapFlPolicies]
 	var have bpf.FairleadPolicies
 	if err := m.Lookup(uint32(0), &have); err != nil {
 		return fmt.Errorf("read the IPsec policies of the programs: %w", err)
@@ -37,7 +39,7 @@ func (p *Datapath) SetPolicies(all []plan.IPsecPolicy) error {
 	if err := m.Put(uint32(0), want); err != nil {
 		return fmt.Errorf("write the IPsec policies of the programs: %w", err)
 	}
-	return p.endProtected(want.All[:want.Count])
+	return FlowMaps(s.maps).endProtected(want.All[:want.Count])
 }
 
 // everyV4 and everyV6 have all addresses of a family.
@@ -81,20 +83,24 @@ func maskOf(p netip.Prefix) bpf.FairleadAddress {
 }
 
 // endProtected deletes the flows that one of the policies covers.
-func (p *Datapath) endProtected(policies []bpf.FairleadPolicy) error {
+func (m FlowMaps) endProtected(policies []bpf.FairleadPolicy) error {
 	var ended []Flow
-	err := p.Flows().eachEntry(func(udp, stale bool, k bpf.FairleadFlowKey, f bpf.FairleadFlow) {
-		for i := range policies {
-			if covers(&policies[i], k.Class, &f) || p.coversLeg(&policies[i], &k, &f) {
-				ended = append(ended, flowOf(udp, stale, k, f))
-				return
-			}
+	var failed error
+	err := m.eachEntry(func(udp, stale bool, k bpf.FairleadFlowKey, f bpf.FairleadFlow) {
+		var r bpf.FairleadReal // of a port mapping: none
+		if slot := realOf(f.Slot); slot != 0 {
+			failed = errors.Join(failed, m[bpf.FairleadMapFlReals].Lookup(slot, &r))
+		}
+		if slices.ContainsFunc(policies, func(p bpf.FairleadPolicy) bool {
+			return covers(&p, k.Class, &f) || coversLeg(&p, &r, &k, &f)
+		}) {
+			ended = append(ended, flowOf(udp, stale, k, f))
 		}
 	})
-	if err != nil {
+	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	return p.Flows().Forget(ended)
+	return m.Forget(ended)
 }
 
 // covers reports whether the policy covers the packets of a flow's client. Policies do
@@ -105,21 +111,16 @@ func covers(p *bpf.FairleadPolicy, class uint32, f *bpf.FairleadFlow) bool {
 		(f.HostPort^p.LocalPort)&p.LocalPortMask == 0 && (f.ClientPort^p.RemotePort)&p.RemotePortMask == 0
 }
 
-// coversLeg reports whether the policy may cover the packets of a flow to a real server
+// coversLeg reports whether the policy may cover the packets of a flow to its real server
 // on another host (is_protected_leg in bpf/include/balance.h).
-func (p *Datapath) coversLeg(policy *bpf.FairleadPolicy, k *bpf.FairleadFlowKey, f *bpf.FairleadFlow) bool {
-	if realOf(f.Slot) == 0 {
-		return false
-	}
-	r := p.balancer.readReal(realOf(f.Slot))
+func coversLeg(p *bpf.FairleadPolicy, r *bpf.FairleadReal, k *bpf.FairleadFlowKey, f *bpf.FairleadFlow) bool {
 	local := k.Client
 	if r.Flags&RealTunnel != 0 {
 		local = r.Seen
 	} else if k.Endpoint == f.Host {
 		return false // direct forwarding
 	}
-	return r.Flags&RealRemote != 0 && has(local, policy.Local, policy.LocalMask) &&
-		has(r.To, policy.Remote, policy.RemoteMask)
+	return r.Flags&RealRemote != 0 && has(local, p.Local, p.LocalMask) && has(r.To, p.Remote, p.RemoteMask)
 }
 
 // has reports whether an address has the prefix.

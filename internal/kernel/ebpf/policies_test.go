@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/plan"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +15,7 @@ func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) 
 // protect writes IPsec policies for the programs.
 func (b *bench) protect(tb testing.TB, all ...plan.IPsecPolicy) {
 	tb.Helper()
-	if err := b.SetPolicies(all); err != nil {
+	if err := b.Sources().SetPolicies(all); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -73,13 +72,15 @@ func TestSelectorsOfPolicies(t *testing.T) {
 	}{
 		{"all", plan.IPsecPolicy{Local: anywhere, Remote: anywhere}, true, true},
 		{"the LAN", plan.IPsecPolicy{Local: single(hostV4), Remote: netip.MustParsePrefix("192.0.2.0/24")}, true, true},
-		{"half of the LAN", plan.IPsecPolicy{Local: single(hostV4), Remote: netip.MustParsePrefix("192.0.2.128/25")}, false, false},
+		{"half of the LAN", plan.IPsecPolicy{Local: single(hostV4), Remote: netip.MustParsePrefix("192.0.2.128/25")},
+			false, false},
 		{"another host address", plan.IPsecPolicy{Local: single(otherV4), Remote: anywhere}, false, false},
 		{"TCP", plan.IPsecPolicy{Local: anywhere, Remote: anywhere, Proto: unix.IPPROTO_TCP}, true, false},
 		{"ICMP", plan.IPsecPolicy{Local: anywhere, Remote: anywhere, Proto: unix.IPPROTO_ICMP}, false, false},
 		{"a port of the host", plan.IPsecPolicy{Local: anywhere, Remote: anywhere, LocalPort: 5353}, false, true},
 		{"a port of the client", plan.IPsecPolicy{Local: anywhere, Remote: anywhere, RemotePort: 40000}, true, true},
-		{"another port of the client", plan.IPsecPolicy{Local: anywhere, Remote: anywhere, RemotePort: 40001}, false, false},
+		{"another port of the client", plan.IPsecPolicy{Local: anywhere, Remote: anywhere, RemotePort: 40001}, false,
+			false},
 		{"IPv6", plan.IPsecPolicy{Local: everyV6, Remote: everyV6}, false, false},
 	} {
 		b.protect(t, c.policy)
@@ -156,7 +157,7 @@ func TestMaskOf(t *testing.T) {
 		"0.0.0.0/0": "ffff:ffff:ffff:ffff:ffff:ffff::", "10.0.0.0/9": "ffff:ffff:ffff:ffff:ffff:ffff:ff80:0",
 		"::/0": "::", "2001:db8::/33": "ffff:ffff:8000::",
 	} {
-		if got := maskOf(netip.MustParsePrefix(prefix)); got != (bpf.FairleadAddress)(Address(netip.MustParseAddr(want))) {
+		if got := maskOf(netip.MustParsePrefix(prefix)); got != Address(netip.MustParseAddr(want)) {
 			t.Errorf("the mask of %s is %s, want %s", prefix, Netip(got), want)
 		}
 	}

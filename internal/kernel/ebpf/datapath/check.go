@@ -20,7 +20,7 @@ func (h *Handle) Check() (attached, intact bool) {
 	if p == nil {
 		return attached, true
 	}
-	h.recount(p.Balancer(), p.Flows())
+	h.recount.check(p.Balancer(), p.Flows())
 	return attached && p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && p.Balancer().AllIntact()
 }
 
@@ -40,7 +40,7 @@ func (h *Handle) RenewHost() error {
 func (h *Handle) describeHost(p *ebpf.Datapath) error {
 	policies, err := h.rtnl.IPsecPolicies()
 	if err == nil {
-		err = p.SetPolicies(policies)
+		err = p.Sources().SetPolicies(policies)
 	}
 	if err != nil {
 		return err
@@ -54,10 +54,13 @@ func (h *Handle) describeHost(p *ebpf.Datapath) error {
 
 // recount corrects the numbers of flows with which the programs compare real servers: a
 // flow that was pushed out of its map, or that is silent, is not subtracted.
-func (h *Handle) recount(b *ebpf.Balancer, flows ebpf.FlowMaps) {
-	if !b.ComparesLoad() || time.Since(h.recounted) < recountInterval {
+type recount struct{ last time.Time }
+
+// check counts the flows again, at most once in recountInterval.
+func (r *recount) check(b *ebpf.Balancer, flows ebpf.FlowMaps) {
+	if !b.ComparesLoad() || time.Since(r.last) < recountInterval {
 		return
 	}
-	h.recounted = time.Now()
+	r.last = time.Now()
 	_, _ = b.RealCounts(flows) // the next check tries again
 }

@@ -5,7 +5,6 @@ package datapath
 import (
 	"errors"
 	"sync"
-	"time"
 
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/netns"
@@ -55,9 +54,8 @@ type Handle struct {
 	// fast has an entry for each uplink that the fast path was selected for: the
 	// reason why it is not attached, or nil if it is. It is nil until the fast path
 	// was set.
-	fast map[string]error
-	// recounted is when Check last counted the flows of real servers.
-	recounted time.Time
+	fast    map[string]error
+	recount recount
 	// overlays are the programs at VXLAN links.
 	overlays *Overlays
 

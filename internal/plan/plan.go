@@ -225,7 +225,7 @@ func Merge(parts ...Part) (Plan, error) {
 				seen[p.keys[i]] = o
 				all = append(all, o)
 			case !Equal(first, o):
-				return nil, fmt.Errorf("merge plans: %s has two different states: %+v and %+v", p.keys[i], first, o)
+				return nil, conflict(first, o)
 			}
 		}
 	}
@@ -233,6 +233,20 @@ func Merge(parts ...Part) (Plan, error) {
 		all = slices.DeleteFunc(all, func(o Object) bool { _, member := o.(Member); return member })
 	}
 	return all, nil
+}
+
+// conflict returns the error that two objects with one key differ. The names of links
+// contain hashes of names, so two networks or endpoints may have the same.
+func conflict(first, second Object) error {
+	type owned interface{ Alias() string }
+	a, is := first.(owned)
+	b, also := second.(owned)
+	if is && also && a.Alias() != b.Alias() {
+		owner := func(o owned) string { return strings.TrimPrefix(o.Alias(), Mark+":") }
+		return fmt.Errorf("make a link for %s: its name would be that of the link for %s: choose another name than %s",
+			owner(b), owner(a), owner(b))
+	}
+	return fmt.Errorf("merge plans: %s has two different states: %+v and %+v", first.Key(), first, second)
 }
 
 // in returns the command prefix that runs a tool in a network namespace.

@@ -1,10 +1,13 @@
 package bridge_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
+	"fairlead/internal/driver"
 	"fairlead/internal/driver/bridge"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -78,5 +81,27 @@ func TestAttachment(t *testing.T) {
 	if at.Link != "fl-net" || !slices.Equal(at.Addresses, web.Addresses) ||
 		!slices.Equal(at.Bypass, []plan.Bypass{plan.Within(dual[0].Prefix), plan.Within(dual[1].Prefix)}) {
 		t.Errorf("wrong attachment: %+v", at)
+	}
+}
+
+// TestSameLinkName plans two networks whose names have the same hash.
+func TestSameLinkName(t *testing.T) {
+	of := map[string]string{}
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("a network with a long name %d", i)
+		link := driver.BridgeLink(name)
+		first, same := of[link]
+		if of[link] = name; !same {
+			continue
+		}
+		parts := make([]plan.Part, 2)
+		for i, n := range []string{first, name} {
+			parts[i] = plan.NewPart(bridge.Driver{}.Network(model.Network{Name: n, Subnets: dual[i : i+1]}, plan.Facts{}))
+		}
+		_, err := plan.Merge(parts...)
+		if err == nil || !strings.Contains(err.Error(), "choose another name than "+name) {
+			t.Errorf("the networks %q and %q have the link %s, and the error is: %v", first, name, link, err)
+		}
+		return
 	}
 }

@@ -170,3 +170,19 @@ func TestLinksWithStrangeNames(t *testing.T) {
 	}
 	undrifted(t, w)
 }
+
+// TestChainsWithNamesOfIPTables attaches on a host where a chain of another program has
+// the name of a base chain of iptables.
+func TestChainsWithNamesOfIPTables(t *testing.T) {
+	for chain, base := range map[string]string{
+		"FORWARD": "type filter hook postrouting priority 206; policy drop",
+		"OUTPUT":  "type nat hook postrouting priority -180",
+		"INPUT":   "type filter hook input priority 7",
+	} {
+		w := world(t)
+		onServer(t, w, "nft 'table ip6 filter { chain "+chain+" { "+base+"; }; chain DOCKER-USER { }; }'; "+
+			"nft add chain ip6 filter FORWARD '{ type filter hook forward priority 0; policy drop; }' 2>/dev/null || true")
+		mustSet(t, w, dual(t, w, model.DriverBridge, "web"))
+		undrifted(t, w)
+	}
+}

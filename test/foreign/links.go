@@ -43,5 +43,5 @@ func (g *generator) links() Set {
 }
 
 // addresses are addresses of links, all of documentation ranges.
-var addresses = []string{"192.0.2.%d/32", "192.0.2.%d/25 label x:%d", "192.0.2.%d peer 203.0.113.7/32", "198.18.%d.1/24 scope link", "198.18.%d.2/31", "2001:db8:%d::1/64 nodad", "2001:db8:%d::1/128 valid_lft 100 preferred_lft 0 nodad",
+var addresses = []string{"192.0.2.%d/32", "192.0.2.%d/25 label x:%d", "192.0.2.%d peer 203.0.113.7/32", "198.18.%d.1/24 scope link", "198.18.%d.2/31", "2001:db8:%d::1/64 nodad", "2001:db8:%d::1/128 valid_lft 90000 preferred_lft 0 nodad",
 	"2001:db8:%d::3/64 home nodad", "2001:db8:%d::5/127 noprefixroute nodad", "169.254.%d.1/16 noprefixroute", "fe80::%d/64 nodad", "198.18.%d.4/24 metric 5", "anycast 2001:db8:7::"}

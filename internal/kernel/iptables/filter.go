@@ -23,8 +23,11 @@ const (
 	chainDockerUser = "DOCKER-USER"
 )
 
+// baseChains are the base chains of the table, with their hooks.
+var baseChains = map[string]string{"INPUT": "input", chainForward: "forward", "OUTPUT": "output"}
+
 // filterChains are the chains that filterTable reads.
-var filterChains = []string{chainForward, chainDockerUser, plan.FilterName, plan.FilterExits}
+var filterChains = []string{"INPUT", chainForward, "OUTPUT", chainDockerUser, plan.FilterName, plan.FilterExits}
 
 // Firewalls returns the filter tables in which Docker drops forwarded packets, of
 // iptables-nft and of iptables-legacy. It returns none if Options.LeaveDocker is
@@ -37,7 +40,7 @@ func (h *Handle) Firewalls() ([]plan.Firewall, error) {
 	err := h.eachFilter(func(f plan.Firewall, t rules.Ruleset) error {
 		forward, ok := t.Find(filterTableName(f), chainForward)
 		user, docker := t.Find(filterTableName(f), chainDockerUser)
-		if !ok || !docker || forward.Policy != rules.Drop {
+		if !ok || !docker || forward.Policy != rules.Drop || !isIPTables(f, t) {
 			return nil
 		}
 		if _, err := iptables(f, "restore"); err != nil {
@@ -59,6 +62,19 @@ func (h *Handle) Firewalls() ([]plan.Firewall, error) {
 		found[i].Exits = strings.Join(exits, " ")
 	}
 	return found, err
+}
+
+// isIPTables reports whether the base chains are those of iptables. Another program may
+// have made chains with their names in a table with this name, and then neither Docker
+// nor Fairlead can change the table with iptables.
+func isIPTables(f plan.Firewall, t rules.Ruleset) bool {
+	for name, hook := range baseChains {
+		c, exists := t.Find(filterTableName(f), name)
+		if exists && (c.Hook != hook || c.Type != "filter" || c.Priority != 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // place returns the rule number that Fairlead's jump should have in the chain: the

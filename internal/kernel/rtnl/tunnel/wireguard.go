@@ -166,11 +166,25 @@ func (h *Handle) ReadWireGuardPeer(want plan.WireGuardPeer) (plan.Object, error)
 	if i < 0 || innerOf(device.Peers[i]) != want.Inner {
 		return nil, nil
 	}
-	want.Endpoint = netip.AddrPort{}
-	if at := device.Peers[i].Endpoint; at != nil {
-		want.Endpoint = netip.AddrPortFrom(at.AddrPort().Addr().Unmap(), at.AddrPort().Port())
-	}
+	want.Endpoint = endpointOf(device.Peers[i], want.Endpoint, time.Now())
 	return want, nil
+}
+
+// sessionLife is how long a session of WireGuard lives (Reject-After-Time in its white
+// paper, section 6.1).
+const sessionLife = 180 * time.Second
+
+// endpointOf returns the endpoint of a peer. During a session it returns the wanted one:
+// WireGuard itself sets the endpoint to the source of the last authentic packet, so the
+// peer is where it says, also behind a NAT that has given it another port.
+func endpointOf(p wgtypes.Peer, want netip.AddrPort, now time.Time) netip.AddrPort {
+	switch {
+	case now.Sub(p.LastHandshakeTime).Abs() < sessionLife:
+		return want
+	case p.Endpoint == nil:
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(p.Endpoint.AddrPort().Addr().Unmap(), p.Endpoint.AddrPort().Port())
 }
 
 // leftoverWireGuardPeers returns the peers of Fairlead's link that are in no plan.

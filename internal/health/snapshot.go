@@ -58,6 +58,7 @@ func (m *Monitor) Import(all Snapshot, services []model.VirtualService) {
 	now := time.Now()
 	m.past = past{at: now, records: make(map[origin]Remembered, len(all)), services: map[string]bool{}}
 	for _, one := range all {
+		one.Record = one.Record.at(now)
 		m.past.records[origin{one.Service, one.Real}] = one
 		m.past.services[one.Service] = true
 	}
@@ -114,6 +115,20 @@ func inherited(r Record, up bool, s settings, now time.Time) Record {
 	if !up && !s.checked { // clients' failures took it down
 		r.Ejected, r.Until = now, now.Add(hold(r.Ejections))
 		r.Ejections++
+	}
+	return r
+}
+
+// at returns a stored record for this moment. The host's clock may have been set back
+// since: no event is later than now, and no ejection lasts longer than it may.
+func (r Record) at(now time.Time) Record {
+	for _, t := range []*time.Time{&r.Since, &r.Growing, &r.Window, &r.Ejected} {
+		if t.After(now) {
+			*t = now
+		}
+	}
+	if last := now.Add(hold(r.Ejections)); r.Until.After(last) {
+		r.Until = last
 	}
 	return r
 }

@@ -84,3 +84,23 @@ func TestImportThenChecked(t *testing.T) {
 		f.wantNotified(t, `1s web e1 "down"→"" 2 checks passed: as set`)
 	})
 }
+
+// TestClockSetBack restores the record of a server that clients' failures took down, on a
+// host whose clock was set back by a day since.
+func TestClockSetBack(t *testing.T) {
+	now := time.Now()
+	stored := now.AddDate(0, 0, 1)
+	r := Record{Known: true, Since: stored, Growing: stored, Window: stored, Ejected: stored, Ejections: 1,
+		Until: stored.Add(shortestHold)}.at(now)
+	for _, at := range []time.Time{r.Since, r.Growing, r.Window, r.Ejected} {
+		if at.After(now) {
+			t.Errorf("an event of the record is in the future: %+v", r)
+		}
+	}
+	if !r.age(settings{}, now.Add(hold(1))) || !r.Up {
+		t.Errorf("the server is not back: %+v", r)
+	}
+	if same := (Record{Since: now, Until: now.Add(time.Second)}); same.at(now) != same {
+		t.Error("a record from before is changed")
+	}
+}

@@ -37,8 +37,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "daemon" { // by Start, in a role of a test
+		os.Exit(1)
+	}
 	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemonRole: process.Main(runDaemon), idleRole: process.Idle,
-		lockRole: process.Main(runLock)})
+		lockRole: process.Main(runLock), startRole: process.Main(runStart)})
 	os.Exit(m.Run())
 }
 

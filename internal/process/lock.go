@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,10 +44,13 @@ const lockTimeout = 5 * time.Second
 // lockPrefix is the prefix of the lock files' names.
 const lockPrefix = "netns-"
 
-// owner is the daemon that has the lock of a namespace.
+// owner is the daemon that has the lock of a namespace. A daemon in the background was started by a command, and gives
+// way to the one that an administrator or the service manager starts.
 type owner struct {
-	PID    int    `json:"pid"`
-	Socket string `json:"socket,omitempty"`
+	PID        int    `json:"pid"`
+	Socket     string `json:"socket,omitempty"`
+	State      string `json:"state,omitempty"`
+	Background bool   `json:"background,omitempty"`
 }
 
 // OwnedError is the error if another daemon runs in the network namespace.
@@ -95,15 +99,24 @@ func lockNamespace(opt Options) (unlock func() error, err error) {
 	return func() error { return errors.Join(socket(), file()) }, nil
 }
 
-// lockFile locks the file that only root can lock.
-func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
+// lockPath returns the path of the file that only root can lock.
+func lockPath() (string, error) {
 	id, err := netns.Identify("")
 	if err != nil {
-		return nil, fmt.Errorf("lock the network namespace: %w", err)
+		return "", fmt.Errorf("lock the network namespace: %w", err)
 	}
-	path := filepath.Join(RunDir, lockPrefix+strings.ReplaceAll(id, " ", "-"))
+	return filepath.Join(RunDir, lockPrefix+strings.ReplaceAll(id, " ", "-")), nil
+}
+
+// lockFile locks the file that only root can lock. A daemon in the background with the same socket and state gives way to
+// another one. A second one in the background does not wait for it.
+func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
+	path, err := lockPath()
+	if err != nil {
+		return nil, err
+	}
 	removeStaleLocks(path)
-	for {
+	for asked := false; ; {
 		if err := makeDir(RunDir); err != nil {
 			return nil, err
 		}
@@ -115,7 +128,7 @@ func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
 			return nil, fmt.Errorf("lock the network namespace: %w", err)
 		}
 		if inUse == nil {
-			text, _ := json.Marshal(owner{os.Getpid(), opt.Socket}) // cannot fail for these types
+			text, _ := json.Marshal(owner{os.Getpid(), opt.Socket, opt.State, opt.IdleExit}) // cannot fail for these types
 			if err := errors.Join(f.Truncate(0), write(f, text)); err != nil {
 				return nil, errors.Join(fmt.Errorf("lock the network namespace: %w", err), f.Close())
 			}
@@ -125,11 +138,52 @@ func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
 				return err
 			}, nil
 		}
-		if time.Now().After(end) {
+		same := inUse.Socket == opt.Socket && inUse.State == opt.State
+		if same && inUse.Background && !opt.IdleExit && !asked {
+			asked = inUse.giveWay()
+		}
+		if same && opt.IdleExit && answers(context.Background(), opt.Socket) || time.Now().After(end) {
 			return nil, inUse
 		}
 		time.Sleep(lockRetry)
 	}
+}
+
+// giveWay asks the daemon to end, which keeps what is on the host. It reports false if the process may be another one.
+func (o *owner) giveWay() bool {
+	process, err := unix.PidfdOpen(o.PID, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(process)
+	// The socket is of this namespace, and the kernel names its process: it is the one that was opened.
+	if holder, err := lockHolder(); err != nil || int(holder.Pid) != o.PID || !isDaemon(holder) {
+		return false
+	}
+	return unix.PidfdSendSignal(process, unix.SIGTERM, nil, 0) == nil
+}
+
+// starting reports whether a daemon that shall listen at the socket has the lock of this namespace.
+func starting(socket string) (bool, error) {
+	path, err := lockPath()
+	if err != nil {
+		return false, err
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the lock of the network namespace: %w", err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		return false, err // its daemon has ended
+	}
+	var has owner
+	text, err := os.ReadFile(path)
+	_ = json.Unmarshal(text, &has) // the owner may be writing it
+	return has.Socket == socket, err
 }
 
 // lockRetry is the time between two attempts.

@@ -1,16 +1,22 @@
 package process
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/child"
 	"fairlead/internal/kernel/kerneltest"
+	"fairlead/test/place"
 	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +32,10 @@ type lockOrder struct {
 	OwnRun bool
 	// Squat only listens on the abstract socket, as a user without capabilities.
 	Squat bool
+	// Background is Options.IdleExit.
+	Background bool
+	// Listens makes the process listen at the socket when its standard input is closed.
+	Listens bool
 }
 
 // refusalFile is the file to which the role writes its error.
@@ -50,7 +60,7 @@ func runLock(do lockOrder) error {
 			return err
 		}
 	}
-	unlock, err := lockNamespace(Options{Socket: do.Socket, Log: slog.New(slog.DiscardHandler)})
+	unlock, err := lockNamespace(Options{Socket: do.Socket, IdleExit: do.Background, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		if failed := os.WriteFile(filepath.Join(filepath.Dir(do.Socket), refusalFile), []byte(err.Error()),
 			0o600); failed != nil {
@@ -61,7 +71,25 @@ func runLock(do lockOrder) error {
 	}
 	process.Ready()
 	process.Idle()
+	if do.Listens {
+		if _, err := net.Listen("unix", do.Socket); err != nil {
+			return err
+		}
+		select {}
+	}
 	return unlock()
+}
+
+// startRole calls Start for the socket of its order, and fails if it starts a daemon.
+const startRole = "service-start"
+
+func runStart(do lockOrder) error {
+	process.Ready()
+	started, err := Start(context.Background(), Beside(do.Socket, ""))
+	if err == nil && started {
+		err = errors.New("a daemon was started")
+	}
+	return err
 }
 
 // locks starts processes that lock one network namespace.
@@ -89,7 +117,9 @@ func (l locks) take(do lockOrder) *process.Process {
 // try starts a process that tries to get the lock, and returns its error.
 func (l locks) try(do lockOrder) (p *process.Process, refusal string) {
 	l.Helper()
-	do.Socket = filepath.Join(l.TempDir(), "s")
+	if do.Socket == "" {
+		do.Socket = filepath.Join(l.TempDir(), "s")
+	}
 	at := l.at
 	at.Contained = do.OwnRun
 	p = process.Start(l, lockRole, do, at)
@@ -145,5 +175,77 @@ func TestUnprivilegedSquatter(t *testing.T) {
 	l.take(lockOrder{})
 	if _, why := l.try(lockOrder{}); !strings.Contains(why, "is the daemon of this network namespace") {
 		t.Errorf("the second daemon got %q", why)
+	}
+}
+
+// TestBackgroundDaemonGivesWay starts a daemon while one in the background runs, which a command has started. With the
+// same socket it replaces that one. Two in the background exclude each other, and so do daemons with other sockets.
+func TestBackgroundDaemonGivesWay(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	background := l.take(lockOrder{Socket: socket, Background: true})
+	if _, why := l.try(lockOrder{}); !strings.Contains(why, "is the daemon of this network namespace") {
+		t.Errorf("a daemon with another socket got %q", why)
+	}
+	l.take(lockOrder{Socket: socket})
+	var ended *exec.ExitError
+	if err := background.Wait(); !errors.As(err, &ended) || !strings.Contains(err.Error(), "terminated") {
+		t.Errorf("the daemon in the background ended with %v, want SIGTERM", err)
+	}
+	if _, why := l.try(lockOrder{Socket: filepath.Join(t.TempDir(), "s"), Background: true}); why == "" {
+		t.Error("a daemon in the background has replaced the one of the administrator")
+	}
+}
+
+// TestStartWaits runs a command while the daemon for its socket starts: it waits for that one, and starts no other. The
+// daemon listens when the command has looked at its lock. The test is not parallel, because others look at all locks.
+func TestStartWaits(t *testing.T) {
+	l := newLocks(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	daemon := l.take(lockOrder{Socket: socket, Listens: true})
+	looked := opened(t, lockOf(t, socket))
+	command := process.Start(t, startRole, lockOrder{Socket: socket}, l.at)
+	looked()
+	daemon.In.Close()
+	if err := command.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// lockOf returns the file with the lock of the daemon for a socket.
+func lockOf(t *testing.T, socket string) string {
+	t.Helper()
+	all, _ := filepath.Glob(filepath.Join(RunDir, lockPrefix+"*")) // the pattern is valid
+	for _, path := range all {
+		if text, _ := os.ReadFile(path); strings.Contains(string(text), strconv.Quote(socket)) {
+			return path
+		}
+	}
+	t.Fatalf("no daemon has a lock for %s", socket)
+	return ""
+}
+
+// opened returns a function that waits until a process opens the file.
+func opened(t *testing.T, path string) (wait func()) {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err == nil {
+		_, err = unix.InotifyAddWatch(fd, path, unix.IN_OPEN)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := os.NewFile(uintptr(fd), "inotify")
+	t.Cleanup(func() { events.Close() })
+	return func() {
+		t.Helper()
+		err := events.SetReadDeadline(time.Now().Add(place.Timeout))
+		if err == nil {
+			_, err = events.Read(make([]byte, 4096))
+		}
+		if err != nil {
+			t.Fatalf("wait until a process opens %s: %v", path, err)
+		}
 	}
 }

@@ -23,8 +23,8 @@ const readyWord = "ready\n"
 // startLimit is how long the start of a daemon can take.
 const startLimit = time.Minute
 
-// Start starts a daemon in the background, unless one listens at opt.Socket already,
-// and waits until it is ready. The daemon ends when it is idle. started reports
+// Start starts a daemon in the background, unless one listens at opt.Socket already or is
+// starting, and waits until it is ready. The daemon ends when it is idle. started reports
 // whether Start has started it.
 //
 // The daemon inherits only the network namespace, the mount namespace and the
@@ -44,8 +44,8 @@ func Start(ctx context.Context, opt Options) (started bool, err error) {
 		return false, err
 	}
 	defer unlock()
-	if answers(ctx, opt.Socket) {
-		return false, nil // another process has started one meanwhile
+	if there, err := awaitStarting(ctx, opt.Socket); there || err != nil {
+		return false, err // another process has started one meanwhile
 	}
 	log, err := os.OpenFile(LogFile(opt), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -68,7 +68,24 @@ func Start(ctx context.Context, opt Options) (started bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("start the daemon: %w", err)
 	}
-	return true, awaitReady(cmd, ready, LogFile(opt))
+	err = awaitReady(cmd, ready, LogFile(opt))
+	if err != nil && answers(ctx, opt.Socket) {
+		return false, nil // another process was faster
+	}
+	return true, err
+}
+
+// awaitStarting waits while a daemon for the socket starts, and reports whether one listens there.
+func awaitStarting(ctx context.Context, socket string) (there bool, err error) {
+	for end := time.Now().Add(startLimit); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(lockRetry) {
+		if answers(ctx, socket) {
+			return true, nil
+		}
+		if soon, err := starting(socket); err != nil || !soon {
+			return false, err
+		}
+	}
+	return false, ctx.Err()
 }
 
 // environment returns the environment of a daemon in the background: a search path

@@ -128,7 +128,8 @@ func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
 			return nil, fmt.Errorf("lock the network namespace: %w", err)
 		}
 		if inUse == nil {
-			text, _ := json.Marshal(owner{os.Getpid(), opt.Socket, opt.State, opt.IdleExit}) // cannot fail for these types
+			own := owner{os.Getpid(), opt.Socket, opt.State, opt.IdleExit}
+			text, _ := json.Marshal(own) // cannot fail for these types
 			if err := errors.Join(f.Truncate(0), write(f, text)); err != nil {
 				return nil, errors.Join(fmt.Errorf("lock the network namespace: %w", err), f.Close())
 			}

@@ -60,7 +60,8 @@ func runLock(do lockOrder) error {
 			return err
 		}
 	}
-	unlock, err := lockNamespace(Options{Socket: do.Socket, IdleExit: do.Background, Log: slog.New(slog.DiscardHandler)})
+	unlock, err := lockNamespace(Options{Socket: do.Socket, IdleExit: do.Background,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		if failed := os.WriteFile(filepath.Join(filepath.Dir(do.Socket), refusalFile), []byte(err.Error()),
 			0o600); failed != nil {

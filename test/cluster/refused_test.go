@@ -29,7 +29,10 @@ func TestRefused(t *testing.T) {
 	}
 	refused := func(when string, want ...string) {
 		t.Helper()
-		l.until(when+", etcd refuses changes", func() bool { _, err := one.Try("cluster", "status"); return err != nil })
+		l.until(when+", etcd refuses changes", func() bool {
+			_, err := one.Try("cluster", "status")
+			return err != nil
+		})
 		said, _ := one.Try("cluster", "status")
 		found, err := one.Try("doctor")
 		if err == nil {

@@ -69,8 +69,9 @@ func (u *Users) Fill() (end func()) {
 		u.do(func(ctx context.Context) error {
 			status, err := u.root.Status(ctx, u.root.Endpoints()[0])
 			if err == nil {
-				_, err = etcdserverpb.NewMaintenanceClient(u.root.ActiveConnection()).Alarm(ctx, &etcdserverpb.AlarmRequest{
-					Action: action, MemberID: status.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE})
+				etcd := etcdserverpb.NewMaintenanceClient(u.root.ActiveConnection())
+				_, err = etcd.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: action, MemberID: status.Header.MemberId,
+					Alarm: etcdserverpb.AlarmType_NOSPACE})
 			}
 			return err
 		})

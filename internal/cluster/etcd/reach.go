@@ -48,15 +48,18 @@ func (r *reach) note(err error) {
 	r.last = err
 }
 
-// dialer returns a function that dials, and notes errors.
-func (r *reach) dialer(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
-	if dial == nil {
-		dial = func(ctx context.Context, address string) (net.Conn, error) {
+// dial connects to an address.
+type dial func(ctx context.Context, address string) (net.Conn, error)
+
+// dialer returns a function that dials, and notes errors. If from is nil, it connects from this host.
+func (r *reach) dialer(from dial) dial {
+	if from == nil {
+		from = func(ctx context.Context, address string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", address)
 		}
 	}
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		conn, err := dial(ctx, address)
+		conn, err := from(ctx, address)
 		if err != nil {
 			r.note(err)
 		}

@@ -167,7 +167,8 @@ func TestReach(t *testing.T) {
 					if strings.HasPrefix(address, "etcd.invalid") {
 						return nil, &net.DNSError{Err: "no such host", Name: "etcd.invalid", IsNotFound: true}
 					}
-					return place.Dial(test.world.in, "tcp", strings.Replace(address, "127.0.0.2", "127.0.0.1", 1), time.Second)
+					address = strings.Replace(address, "127.0.0.2", "127.0.0.1", 1)
+					return place.Dial(test.world.in, "tcp", address, time.Second)
 				}})
 			if err != nil {
 				t.Fatal(err)

@@ -32,11 +32,11 @@ func (m *Member) SetEtcd(ctx context.Context, access api.EtcdAccess) error {
 		return err
 	}
 	m.cfg.Log.Info("access to etcd changed", "cluster", f.ClusterName)
-	return m.reconnect(access)
+	return reconnect(m, access)
 }
 
 // reconnect gives the store the access. A host whose tasks could not be started tries that with it.
-func (m *Member) reconnect(access api.EtcdAccess) error {
+func reconnect(m *Member, access api.EtcdAccess) error {
 	m.starting.Lock()
 	m.mu.Lock()
 	store := m.store

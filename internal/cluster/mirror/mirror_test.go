@@ -475,7 +475,8 @@ func TestWithoutEtcd(t *testing.T) {
 	w.Members[0].Kill()
 	n = w.node("one", path)
 	n.until("a", "1")
-	if health := n.Health(t.Context(), kv.Txn{}); health.Connected || health.Frozen != "" || health.Servers[0].Problem == "" {
+	health := n.Health(t.Context(), kv.Txn{})
+	if health.Connected || health.Frozen != "" || health.Servers[0].Problem == "" {
 		t.Errorf("the health without etcd is %+v", health)
 	}
 	w.Members[0].Start()

@@ -225,7 +225,8 @@ func TestOrders(t *testing.T) {
 		if err := set(func(r *order) { next(r); r.Was = &have }); err != nil {
 			t.Error(err)
 		}
-		if now, err := w.services.Service(t.Context(), "web"); err != nil || !slices.Equal(now.Ingress, []string{"host1"}) {
+		now, err := w.services.Service(t.Context(), "web")
+		if err != nil || !slices.Equal(now.Ingress, []string{"host1"}) {
 			t.Errorf("after the change, the service is %+v, %v", now, err)
 		}
 		if err := set(func(r *order) { r.Name = "web2" }); err == nil ||

@@ -54,7 +54,8 @@ func Compose(w model.Desired, req api.AttachRequest, at Sandbox) (Composed, erro
 	if err := complete(w, a, n, at, &c.Notes); err != nil {
 		return c, err
 	}
-	if have, known := w.Attachment(a.Name); !known || len(a.Addresses) > 0 && !slices.Equal(a.Addresses, have.Addresses) {
+	have, known := w.Attachment(a.Name)
+	if !known || len(a.Addresses) > 0 && !slices.Equal(a.Addresses, have.Addresses) {
 		if err := n.Lease(); err != nil {
 			return c, api.Faultf(api.Conflict, "attach %s: %w", at.Ref, err)
 		}

@@ -141,6 +141,7 @@ func TestClusterDrained(t *testing.T) {
 	p.calls("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
 	p.calls("IpamDriver.RequestPool", `{"Pool": "10.9.0.0/24", "Options": {"cluster": "shop"}}`,
 		`{"PoolID":"10.9.0.0/24 cluster=shop","Pool":"10.9.0.0/24"}`)
-	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.64", `+gatewayType), `{"Address":"10.9.0.64/24"}`)
+	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.64", `+gatewayType),
+		`{"Address":"10.9.0.64/24"}`)
 	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.65"`), `{"Address":"10.9.0.65/24"}`)
 }

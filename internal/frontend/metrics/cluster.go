@@ -31,8 +31,8 @@ var (
 	clusterFrozen = Metric{"fairlead_cluster_frozen", "gauge", nil, "1 if this host ignores etcd because its records " +
 		"seem to be older ones or those of another cluster, or if it may not act as its node, 0 if not."}
 	clusterConnected = Metric{"fairlead_cluster_etcd_connected", "gauge", nil, "1 if etcd answers this host, 0 if not."}
-	clusterWritable  = Metric{"fairlead_cluster_etcd_accepts_changes", "gauge", nil, "1 if etcd accepts changes of this " +
-		"host, 0 if not: without permission, quota or quorum, for example."}
+	clusterWritable  = Metric{"fairlead_cluster_etcd_accepts_changes", "gauge", nil, "1 if etcd accepts changes of " +
+		"this host, 0 if not: without permission, quota or quorum, for example."}
 	clusterServerUp = Metric{"fairlead_cluster_etcd_server_up", "gauge", []string{"endpoint"}, "1 if the server of " +
 		"etcd answers this host, 0 if not."}
 	clusterExpires = Metric{"fairlead_cluster_certificate_expiry_timestamp_seconds", "gauge", nil, "When the " +

@@ -3,17 +3,10 @@ package daemon
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
 )
-
-// clusterChange is one change of an object of the cluster.
-type clusterChange struct {
-	object string // e.g. "network web"
-	// in returns a desired state with the change.
-	in func(model.Desired) (model.Desired, error)
-}
 
 // SetCluster replaces the networks and services of the cluster, which have the origin
 // model.FromCluster. An object that this host cannot have is a problem of that object
@@ -24,7 +17,9 @@ func (d *Daemon) SetCluster(networks []model.Network, services []model.VirtualSe
 	d.engine.Prepare(services)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next, together, problems := d.composeCluster(d.clusterChanges(networks, services))
+	next, together, problems := d.composeCluster(spec.ClusterChanges(d.desired, networks, services, spec.ClusterChecks{
+		Overlap: d.networks.checkOverlap, Acceptable: d.acceptable,
+		Failed: func(service string) bool { return d.problems[serviceProblem(service)] != "" }}))
 	if len(together) == 0 {
 		return problems
 	}
@@ -33,12 +28,12 @@ func (d *Daemon) SetCluster(networks []model.Network, services []model.VirtualSe
 		return problems
 	}
 	for _, c := range together {
-		next, err := c.in(d.desired)
+		next, err := c.In(d.desired)
 		if err == nil {
 			err = d.applier.settle(next)
 		}
 		if err != nil {
-			problems = append(problems, clusterProblem(c, err))
+			problems = append(problems, c.Problem(err))
 		}
 	}
 	return problems
@@ -78,124 +73,21 @@ func (d *Daemon) ClusterAttachments() []string {
 
 // composeCluster returns the desired state with all changes that are possible, and these
 // changes.
-func (d *Daemon) composeCluster(changes []clusterChange) (next model.Desired, made []clusterChange, problems []string) {
+func (d *Daemon) composeCluster(changes []spec.ClusterChange) (next model.Desired, made []spec.ClusterChange,
+	problems []string) {
 	next = d.desired
 	for _, c := range changes {
-		changed, err := c.in(next)
+		changed, err := c.In(next)
 		if err != nil {
-			problems = append(problems, clusterProblem(c, err))
+			problems = append(problems, c.Problem(err))
 			continue
+		}
+		if c.Service != "" {
+			delete(d.problems, serviceProblem(c.Service))
 		}
 		next, made = changed, append(made, c)
 	}
 	return next, made, problems
-}
-
-// clusterProblem returns the text of an error, which begins with its object.
-func clusterProblem(c clusterChange, err error) string {
-	if strings.HasPrefix(err.Error(), c.object+": ") {
-		return err.Error()
-	}
-	return c.object + ": " + err.Error()
-}
-
-// clusterChanges compares the objects of the cluster with the desired state. Deletions
-// come first, and networks before services.
-func (d *Daemon) clusterChanges(networks []model.Network, services []model.VirtualService) []clusterChange {
-	var changes []clusterChange
-	wanted := map[string]bool{} // by object
-	for _, v := range services {
-		wanted["service "+v.Name] = true
-	}
-	for _, n := range networks {
-		wanted["network "+n.Name] = true
-	}
-	haveServices, haveNetworks := map[string]model.VirtualService{}, map[string]model.Network{}
-	for _, v := range d.desired.Services {
-		haveServices[v.Name] = v
-		if v.Origin == model.FromCluster && !wanted["service "+v.Name] {
-			changes = append(changes, clusterChange{"service " + v.Name, d.withoutService(v.Name)})
-		}
-	}
-	for _, n := range d.desired.Networks {
-		haveNetworks[n.Name] = n
-		if ofCluster(n) && !wanted["network "+n.Name] {
-			changes = append(changes, clusterChange{"network " + n.Name, withoutNetwork(n.Name)})
-		}
-	}
-	for _, n := range networks {
-		n.Origin = model.FromCluster
-		if have, known := haveNetworks[n.Name]; !known || !have.Equal(n) {
-			changes = append(changes, clusterChange{"network " + n.Name, d.withNetwork(n)})
-		}
-	}
-	for _, v := range services {
-		v.Origin = model.FromCluster
-		if have, known := haveServices[v.Name]; !known || !have.Equal(v) || d.problems[serviceProblem(v.Name)] != "" {
-			changes = append(changes, clusterChange{"service " + v.Name, d.withService(v)})
-		}
-	}
-	return changes
-}
-
-func (d *Daemon) withoutService(name string) func(model.Desired) (model.Desired, error) {
-	return func(w model.Desired) (model.Desired, error) {
-		delete(d.problems, serviceProblem(name))
-		w.Services = slices.DeleteFunc(slices.Clone(w.Services),
-			func(v model.VirtualService) bool { return v.Name == name })
-		return w, nil
-	}
-}
-
-func withoutNetwork(name string) func(model.Desired) (model.Desired, error) {
-	return func(w model.Desired) (model.Desired, error) {
-		for _, a := range w.Attachments {
-			if a.Network == name {
-				return w, fmt.Errorf("the cluster no longer has this network, and %s is still attached to it: "+
-					"detach it", a.Name)
-			}
-		}
-		w.Networks = slices.DeleteFunc(slices.Clone(w.Networks),
-			func(n model.Network) bool { return n.Name == name })
-		return w, nil
-	}
-}
-
-func (d *Daemon) withNetwork(n model.Network) func(model.Desired) (model.Desired, error) {
-	return func(w model.Desired) (model.Desired, error) {
-		networks := slices.Clone(w.Networks)
-		i := slices.IndexFunc(networks, func(o model.Network) bool { return o.Name == n.Name })
-		switch {
-		case i < 0:
-			networks = append(networks, n)
-		case networks[i].Origin != model.FromCluster:
-			return w, fmt.Errorf("this host has another network with this name: remove that one")
-		default:
-			networks[i] = n
-		}
-		if err := d.networks.checkOverlap(w, n); err != nil {
-			return w, err
-		}
-		next := w
-		next.Networks = networks
-		if err := d.acceptable(next, n); err != nil {
-			return w, err
-		}
-		return next, nil
-	}
-}
-
-func (d *Daemon) withService(v model.VirtualService) func(model.Desired) (model.Desired, error) {
-	return func(w model.Desired) (model.Desired, error) {
-		if err := v.Validate(); err != nil {
-			return w, err
-		}
-		if have, known := w.Service(v.Name); known && have.Origin != model.FromCluster {
-			return w, fmt.Errorf("this host has another service with this name: remove that one")
-		}
-		delete(d.problems, serviceProblem(v.Name))
-		return w.WithService(v), nil
-	}
 }
 
 // ClusterNetworks returns the cluster's networks that this host has, also those without attachments, but no peers.

@@ -33,28 +33,12 @@ func (g *gateways) want(w model.Desired) (number uint64) {
 	if g.keeper == nil {
 		return 0
 	}
-	next := upstream.Resolve(w.Gateway, upstream.Inputs{Pools: g.services.pools, Selects: g.sandboxes(w).Selects})
-	if next != nil {
-		next.Cluster = upstream.ResolveCluster(w.ClusterGateway, g.selectsOfCluster(w))
-	}
-	return g.keeper.Want(next)
+	return g.keeper.Want(upstream.Of(w, g.services.pools, g.sandboxes(w)))
 }
 
 // sandboxes returns the attached sandboxes with their containers.
 func (g *gateways) sandboxes(w model.Desired) pool.Sandboxes {
 	return pool.NewSandboxes(w.Attachments, g.full.Endpoints, g.full.Endpoints, g.services.containers)
-}
-
-// selectsOfCluster returns what selects sandboxes for the cluster: in its networks only. A network of the
-// host can have the name of one of the cluster.
-func (g *gateways) selectsOfCluster(w model.Desired) upstream.Selects {
-	found := g.sandboxes(w)
-	return func(by model.Select, v4 bool) []pool.Found {
-		if n, _ := (model.State{Networks: w.Networks}).Network(by.Network); !ofCluster(n) {
-			return nil
-		}
-		return found.Selects(by, v4)
-	}
 }
 
 // keep gives the gateway what is wanted, and follows the changes of its servers, until ctx ends.
@@ -156,5 +140,5 @@ func (g ClusterGateway) Set(c *model.ClusterGateway) error {
 func (g ClusterGateway) Sandboxes(by []model.Select) []api.SelectedSandbox {
 	g.d.mu.Lock()
 	defer g.d.mu.Unlock()
-	return upstream.Selected(by, g.d.gateways.selectsOfCluster(g.d.desired))
+	return upstream.Selected(by, upstream.OfCluster(g.d.desired.Networks, g.d.gateways.sandboxes(g.d.desired)))
 }

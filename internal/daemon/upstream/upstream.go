@@ -28,6 +28,27 @@ type Selects func(by model.Select, v4 bool) []pool.Found
 // HasSelector reports whether a service of the gateway selects containers. g may be nil.
 func HasSelector(g *model.Gateway) bool { return g != nil && len(g.Config.Selectors()) > 0 }
 
+// Of returns the gateway of a desired state with the objects of the cluster, and with the servers that its services
+// have now; nil if there is none.
+func Of(w model.Desired, pools map[string]*pool.Pool, found pool.Sandboxes) *model.Gateway {
+	next := Resolve(w.Gateway, Inputs{Pools: pools, Selects: found.Selects})
+	if next != nil {
+		next.Cluster = ResolveCluster(w.ClusterGateway, OfCluster(w.Networks, found))
+	}
+	return next
+}
+
+// OfCluster returns what selects sandboxes for the cluster: in its networks only. A network of the
+// host can have the name of one of the cluster.
+func OfCluster(networks []model.Network, found pool.Sandboxes) Selects {
+	return func(by model.Select, v4 bool) []pool.Found {
+		if n, _ := (model.State{Networks: networks}).Network(by.Network); n.Origin != model.FromCluster {
+			return nil
+		}
+		return found.Selects(by, v4)
+	}
+}
+
 // Resolve returns the gateway with a URL or an address for each server: entries that name a virtual
 // service or select containers are replaced by the servers that result. A server of HTTP that
 // gets no request has the reason, and one that drains is fenced. g stays unchanged, and may be

@@ -25,9 +25,12 @@ import (
 // some, it returns a Fault with code Invalid that wraps Mistakes. If applying fails
 // because of parts of the Spec (e.g. a port is taken), the Fault wraps Mistakes too.
 // After a dry run, the Result contains the plan and the changes.
-func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (api.Result, error) {
+func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result, err error) {
 	found := d.locate(ctx, s)
-	r, leasing, changed, err := d.applySpec(s, found, d.gateways.checker(s.Gateway), dry)
+	check := d.gateways.checker(s.Gateway)
+	var leasing []string
+	var changed changedGateway
+	err = d.ports.Do(ctx, func() (err error) { r, leasing, changed, err = d.applySpec(s, found, check, dry); return err })
 	if err != nil || dry {
 		return r, err
 	}

@@ -17,7 +17,7 @@ import (
 // not run (sandbox.ErrAbsent) or there is no such network, Invalid if the request has a
 // mistake or the sandbox is the host (sandbox.ErrHost), and Conflict if another
 // attachment contradicts it or the attachment has another origin.
-func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (api.Result, error) {
+func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (r api.Result, err error) {
 	if req.Cgroup != "" || req.Unpublished != "" {
 		return api.Result{}, api.Faultf(api.Invalid,
 			"attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", req.Sandbox)
@@ -30,7 +30,8 @@ func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (api.Result,
 	if err != nil {
 		return api.Result{}, sandboxFault(err)
 	}
-	r, a, err := d.attach(req, at)
+	var a model.Attachment
+	err = d.ports.Do(ctx, func() (err error) { r, a, err = d.attach(req, at); return err })
 	if err != nil || req.DryRun || !a.DHCP {
 		return r, err
 	}

@@ -144,11 +144,15 @@ func New(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.services.restoreNotes(desired)
-	if err := d.services.resume(desired); err != nil {
+	err = d.services.resume(desired)
+	d.mu.Unlock()
+	if err != nil {
 		d.end()
 		return nil, err
+	}
+	if err := d.engine.AdoptProxy(d.life); err != nil {
+		cfg.Log.Error("take over the ports of the proxy", "error", err)
 	}
 	d.applier.adopt(desired)
 	return d, nil

@@ -16,8 +16,14 @@ import (
 // none. If no attachment has the given name, the name may be a sandbox, such as a PID,
 // with exactly one attachment. Returns a Fault with code Conflict if the sandbox has
 // several attachments, or if files declare the attachment.
-func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result, error) {
+func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (r api.Result, err error) {
 	refs, named := d.refs(ctx, req.Sandbox), d.refs(ctx, req.Name)
+	err = d.ports.Do(ctx, func() (err error) { r, err = d.detach(req, refs, named); return err })
+	return r, err
+}
+
+// detach implements Detach. refs and named are those of the request's sandbox and name.
+func (d *Daemon) detach(req api.DetachRequest, refs, named func(string) bool) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	found := d.attachments(func(a model.Attachment) bool {

@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/heal"
+	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
@@ -178,6 +179,11 @@ func (h *healer) next() time.Duration { return h.retry.Next(h.conflicts.Next()) 
 // healAll reads and repairs all objects.
 func (h *healer) healAll(ctx context.Context) time.Duration {
 	differing, err := h.engine.Heal(ctx)
+	var unopened *engine.UnopenedError
+	if errors.As(err, &unopened) {
+		h.retry.Failed() // without an event: the proxy has just been started again
+		return h.next()
+	}
 	if err == nil {
 		h.report(differing, watch.PendingEvents{})
 	} else if err = h.applier.settle(h.desired); err != nil { // settle omits sandboxes that have ended
@@ -236,6 +242,7 @@ func (h *healer) recheckNetworks() {
 	}
 	if err := h.applier.settle(h.desired); err != nil {
 		h.cfg.Log.Error("follow the host's links", "error", err)
+		h.applier.later(err, h.applier.again)
 		return
 	}
 	for _, name := range back {

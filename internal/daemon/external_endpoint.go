@@ -40,7 +40,9 @@ func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, 
 
 // Leave removes the link and the publishes of an external endpoint, and keeps its
 // addresses. It is not an error if there is none.
-func (d *Daemon) Leave(name string) error { return d.externals.leave(name) }
+func (d *Daemon) Leave(name string) error {
+	return d.ports.Do(d.life, func() error { return d.externals.leave(name) })
+}
 
 // Expose sets the publishes of an external endpoint, and replaces those that the
 // engine set before. A repeated call changes nothing. Returns an error that wraps
@@ -48,7 +50,7 @@ func (d *Daemon) Leave(name string) error { return d.externals.leave(name) }
 // (Displace). Returns a Fault with code NotFound if the endpoint has not joined a
 // sandbox, unless publishes is empty.
 func (d *Daemon) Expose(name string, publishes []model.Publish) error {
-	return d.externals.expose(name, publishes)
+	return d.ports.Do(d.life, func() error { return d.externals.expose(name, publishes) })
 }
 
 // RemoveDead removes the external endpoints whose sandboxes have ended.

@@ -1,8 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
+
+	"fairlead/internal/daemon/sockets"
+	"fairlead/internal/proxy"
 )
 
 // proxyRetry is the pause before the daemon tries again to open a port that another
@@ -21,7 +26,7 @@ func (d *Daemon) keepProxy(ctx context.Context) {
 			err = d.healProxy(ctx)
 		case <-again:
 			again = nil
-			_, err = d.engine.Heal(ctx)
+			err = sockets.Repeat(ctx, func() error { _, err := d.engine.Heal(ctx); return err })
 		}
 		if err != nil && ctx.Err() == nil {
 			d.cfg.Log.Error("reopen the proxy's ports", "error", err)
@@ -30,12 +35,22 @@ func (d *Daemon) keepProxy(ctx context.Context) {
 	}
 }
 
+// healProxy opens the ports of a proxy that has ended in another one. It returns an error if one of them is taken.
 func (d *Daemon) healProxy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, applyLimit)
 	defer cancel()
-	healed, err := d.engine.HealProxy(ctx)
+	healed := false
+	var taken error
+	err := sockets.Repeat(ctx, func() (err error) {
+		healed, err = d.engine.HealProxy(ctx)
+		var bind *proxy.BindError
+		if errors.As(err, &bind) {
+			taken = bind
+		}
+		return err
+	})
 	if healed {
 		d.cfg.Log.Warn("the proxy died and was replaced: connections through it are lost")
 	}
-	return err
+	return cmp.Or(err, taken)
 }

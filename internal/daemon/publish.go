@@ -49,6 +49,7 @@ func (d *Daemon) Unpublish(ctx context.Context, req api.PublishRequest) (api.Res
 	var notes []string
 	r, err := d.changePublishes(ctx, req, func(name string) model.Desired {
 		have := d.desired.PublishesOf(name)
+		notes = nil
 		for _, p := range req.Publishes {
 			if !slices.ContainsFunc(have, p.Same) {
 				notes = append(notes, fmt.Sprintf("%s publishes nothing at %s/%s", name, p.HostPorts, p.Proto))
@@ -63,8 +64,15 @@ func (d *Daemon) Unpublish(ctx context.Context, req api.PublishRequest) (api.Res
 // changePublishes applies the desired state that the function to returns for the
 // attachment's name.
 func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest,
-	to func(name string) model.Desired) (api.Result, error) {
+	to func(name string) model.Desired) (r api.Result, err error) {
 	refs := d.refs(ctx, req.Target)
+	err = d.ports.Do(ctx, func() (err error) { r, err = d.replacePublishes(req, refs, to); return err })
+	return r, err
+}
+
+// replacePublishes is one attempt of changePublishes. refs is that of the target.
+func (d *Daemon) replacePublishes(req api.PublishRequest, refs func(string) bool,
+	to func(name string) model.Desired) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, err := d.target(req.Target, refs)

@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
 
+	"fairlead/internal/daemon/sockets"
+	"fairlead/internal/engine"
 	"fairlead/internal/sandbox"
 )
 
@@ -25,20 +28,37 @@ func (ap *applier) restore(ctx context.Context) {
 	for _, ref := range ap.sandboxes.awaited() {
 		at, err := ap.cfg.Sandboxes.Resolve(ctx, ref)
 		if err == nil {
-			ap.reattach(at)
+			err = ap.reattach(at)
 		}
+		ap.later(err, func() error { return ap.reattach(at) })
 	}
 }
 
-// reattach applies the waiting attachments of a sandbox, one by one.
-func (ap *applier) reattach(at sandbox.Sandbox) {
+// later repeats a step in the background if it has failed because its ports are not open yet.
+func (ap *applier) later(err error, step func() error) {
+	var unopened *engine.UnopenedError
+	if !errors.As(err, &unopened) {
+		return
+	}
+	go func() {
+		if err = unopened.Wait(ap.life); err == nil {
+			err = sockets.Repeat(ap.life, step)
+		}
+		ap.warn("apply what waited for the proxy", err)
+	}()
+}
+
+// reattach applies the waiting attachments of a sandbox, one by one. Returns an
+// engine.UnopenedError if one still waits for its ports; other errors are problems of the attachments.
+func (ap *applier) reattach(at sandbox.Sandbox) error {
 	ap.mu.Lock()
 	defer ap.mu.Unlock()
 	b, _, err := ap.sandboxes.inspect(at)
 	if err != nil {
-		return // it has ended again; another event will follow
+		return nil // it has ended again; another event will follow
 	}
 	ap.sandboxes.watch(b, at)
+	var waits error
 	for _, a := range ap.desired.Attachments {
 		if a.Ref != at.Ref || a.Sandbox != "" {
 			continue
@@ -46,7 +66,11 @@ func (ap *applier) reattach(at sandbox.Sandbox) {
 		delete(ap.problems, a.Name)
 		ap.sandboxes.arrive(&a, at)
 		a.Sandbox, a.Namespace = b.path, b.namespace
-		if err := ap.settle(ap.desired.WithAttachment(a)); err != nil {
+		var unopened *engine.UnopenedError
+		if err := ap.settle(ap.desired.WithAttachment(a)); errors.As(err, &unopened) {
+			waits = err
+			continue
+		} else if err != nil {
 			ap.problem(a.Name, err)
 			continue
 		}
@@ -54,4 +78,5 @@ func (ap *applier) reattach(at sandbox.Sandbox) {
 	}
 	ap.sandboxes.forgetUnused()
 	ap.clients.startAll()
+	return waits
 }

@@ -1,11 +1,14 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/external"
+	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -42,6 +45,13 @@ func (ap *applier) settle(next model.Desired) error {
 		ap.clients.stopDead(dead)
 		next, before = next.WithoutSandboxes(dead), before.WithoutSandboxes(dead)
 	}
+}
+
+// again applies the desired state again. It locks mu.
+func (ap *applier) again() error {
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
+	return ap.settle(ap.desired)
 }
 
 // cleanUp removes what belonged to sandboxes that have ended. Even if applying fails,
@@ -103,10 +113,28 @@ func (ap *applier) plan(next model.Desired) (string, bool, error) {
 	return plan.Text(ops), len(ops) > 0, nil
 }
 
+// adoptLimit is how long the start waits for the proxy to open ports.
+const adoptLimit = 10 * time.Second
+
 // adopt takes over the desired state of an earlier process. If it cannot be applied as
 // a whole, adopt applies its objects one by one, and records a problem for each that
-// fails.
+// fails. It locks mu, but not while it waits for the proxy.
 func (ap *applier) adopt(w model.Desired) {
+	ctx, cancel := context.WithTimeout(ap.life, adoptLimit)
+	defer cancel()
+	if err := sockets.Repeat(ctx, func() error { return ap.adoptAll(w) }); err != nil {
+		ap.cfg.Log.Error("take over the attachments", "error", err)
+		ap.adoptEach(ctx)
+	}
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
+	ap.clients.startAll()
+}
+
+// adoptAll takes over the desired state as a whole.
+func (ap *applier) adoptAll(w model.Desired) error {
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
 	ap.desired = w
 	for _, a := range w.Attachments {
 		if a.Sandbox != "" && a.HostInterface == "" {
@@ -117,14 +145,7 @@ func (ap *applier) adopt(w model.Desired) {
 		}
 	}
 	ap.sandboxes.recordExternal()
-	err := ap.cleanUp(ap.sandboxes.dead(ap.desired))
-	if err == nil {
-		ap.clients.startAll()
-		return
-	}
-	ap.cfg.Log.Error("take over the attachments", "error", err)
-	ap.adoptEach()
-	ap.clients.startAll()
+	return ap.cleanUp(ap.sandboxes.dead(ap.desired))
 }
 
 // notApplied is the problem of an object that adoptEach has not applied yet.
@@ -133,8 +154,21 @@ const notApplied = "it has not been applied yet"
 // adoptEach applies the objects of the desired state one after the other, and records a
 // problem for each that fails. The desired state stays complete meanwhile, so that a
 // daemon that is killed here loses nothing: what is not applied yet has a problem.
-func (ap *applier) adoptEach() {
-	var networks, services, attachments, publishes []string
+func (ap *applier) adoptEach(ctx context.Context) {
+	networks, services, attachments, publishes := ap.notApplied()
+	ap.admitEach(ctx, networks)
+	if ap.admit(ctx, services...) != nil {
+		ap.admitEach(ctx, services)
+	}
+	ap.admitEach(ctx, attachments)
+	ap.admitEach(ctx, publishes)
+}
+
+// notApplied returns the keys of the objects of the desired state without a problem, and records that they are not
+// applied yet.
+func (ap *applier) notApplied() (networks, services, attachments, publishes []string) {
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
 	for _, n := range ap.desired.Networks {
 		if permanent(n) {
 			networks = append(networks, networkProblem(n.Name))
@@ -155,26 +189,30 @@ func (ap *applier) adoptEach() {
 			ap.problems[key] = notApplied
 		}
 	}
-	ap.admitEach(networks)
-	if ap.admit(services...) != nil {
-		ap.admitEach(services)
-	}
-	ap.admitEach(attachments)
-	ap.admitEach(publishes)
+	return networks, services, attachments, publishes
 }
 
 // admitEach applies objects that are not applied yet, and records a problem for each
 // that fails.
-func (ap *applier) admitEach(keys []string) {
+func (ap *applier) admitEach(ctx context.Context, keys []string) {
 	for _, key := range keys {
-		if err := ap.admit(key); err != nil {
+		if err := ap.admit(ctx, key); err != nil {
+			ap.mu.Lock()
 			ap.problem(key, err)
+			ap.mu.Unlock()
 		}
 	}
 }
 
 // admit applies objects that are not applied yet. If that fails, none of them is.
-func (ap *applier) admit(keys ...string) error {
+func (ap *applier) admit(ctx context.Context, keys ...string) error {
+	return sockets.Repeat(ctx, func() error { return ap.tryAdmit(keys) })
+}
+
+// tryAdmit is one attempt of admit.
+func (ap *applier) tryAdmit(keys []string) error {
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
 	for _, key := range keys {
 		delete(ap.problems, key)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/journal"
+	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/engine"
 	"fairlead/internal/lock"
 	"fairlead/internal/model"
@@ -36,6 +37,8 @@ import (
 type state struct {
 	cfg    Config
 	engine *engine.Engine
+	// ports are the host ports of the proxy.
+	ports *sockets.Proxies
 
 	// mu protects the fields below, and the fields of all parts, except channels and
 	// those whose comments say something else. It is held while the engine applies a
@@ -65,9 +68,10 @@ func newState(cfg Config) *state {
 	if cfg.Meter == nil {
 		cfg.Meter = noMeter{}
 	}
-	s := &state{cfg: cfg,
+	ports := sockets.NewProxies(sockets.Config{Start: cfg.StartProxy, Find: cfg.FindProxy, Log: cfg.Log})
+	s := &state{cfg: cfg, ports: ports,
 		engine: engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector,
-			Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
+			Store: cfg.Store, StartProxy: ports.Start, FindProxy: ports.Finder(), Facts: cfg.Facts}),
 		problems: map[string]string{}, applied: make(chan struct{}, 1), serversChanged: make(chan struct{}, 1)}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s

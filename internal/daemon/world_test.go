@@ -66,6 +66,8 @@ type world struct {
 	meter  daemon.Meter
 	// gateway is as in daemon.Config.
 	gateway gateway.Runner
+	// startProxy, if not nil, replaces proxy.Start. life ends with the daemon.
+	startProxy func(life context.Context) (engine.Proxy, error)
 }
 
 func newWorld(t testing.TB) *world {
@@ -130,6 +132,9 @@ func (w *world) start() *world {
 		DHCP: w.dhcp, Facts: w.facts, Meter: w.meter, Gateway: w.gateway,
 		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
+			if w.startProxy != nil {
+				return w.startProxy(life)
+			}
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})
 		},
 		Log: slog.New(slog.NewTextHandler(testLog{w}, nil)),

@@ -71,7 +71,10 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 	}
 	cut, unread := e.cutFlows(s)
 	if err := e.make(ctx, record, have, want, s); err != nil {
-		e.applied = nil
+		var unopened *UnopenedError
+		if !errors.As(err, &unopened) { // then nothing has changed
+			e.applied = nil
+		}
 		return false, err
 	}
 	e.applied = want
@@ -98,8 +101,9 @@ func forgettable(op plan.Op) bool {
 // ones.
 func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan.Plan, s steps) error {
 	done, err := e.attempt(ctx, want, s)
-	if err == nil {
-		return nil
+	var unopened *UnopenedError
+	if err == nil || errors.As(err, &unopened) {
+		return err
 	}
 	return errors.Join(err, e.undo(record, done), e.reattach(have, s), e.setProxy(ctx, s.userspace, have))
 }

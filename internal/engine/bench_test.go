@@ -22,6 +22,8 @@ type noProxy struct{}
 func (noProxy) Set(context.Context, proxy.Config) error                  { return nil }
 func (noProxy) Stats(context.Context) (model.ProxyStats, error)          { return model.ProxyStats{}, nil }
 func (noProxy) Listeners(context.Context) ([]proxy.ListenerStats, error) { return nil, nil }
+func (noProxy) Ended(context.Context) bool                               { return false }
+func (noProxy) Done() <-chan struct{}                                    { return nil }
 func (noProxy) Close() error                                             { return nil }
 func withoutPorts(context.Context) (engine.Proxy, error)                 { return noProxy{}, nil }
 

@@ -79,10 +79,14 @@ type Inspector interface {
 
 // Proxy is the user-space proxy; *proxy.Proxy implements it.
 type Proxy interface {
+	// Set may return an UnopenedError, which the engine returns after it has undone what it has done.
 	Set(context.Context, proxy.Config) error
-	// Stats returns an error if the proxy does not run any more.
 	Stats(context.Context) (model.ProxyStats, error)
 	Listeners(context.Context) ([]proxy.ListenerStats, error)
+	// Ended reports whether the proxy has ended. It may ask the proxy.
+	Ended(context.Context) bool
+	// Done returns a channel that is closed some time after the proxy has ended.
+	Done() <-chan struct{}
 	Close() error
 }
 
@@ -120,8 +124,10 @@ type Engine struct {
 	applied plan.Plan
 	// userspace are the sockets of the proxy.
 	userspace plan.Plan
-	planned   planned
-	routers   routers
+	// lost are the sockets of a proxy that has ended, until HealProxy has opened them again.
+	lost    plan.Plan
+	planned planned
+	routers routers
 	// last are the addresses that Set has leased last.
 	last ipam.Last
 }
@@ -176,7 +182,9 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	made, err := e.reach(ctx, before, t, want)
 	var bind *proxy.BindError
 	var inUse *sockdiag.PortInUseError
-	if err != nil && !made && byAccount && !errors.As(err, &bind) && !errors.As(err, &inUse) {
+	var unopened *UnopenedError
+	if err != nil && !made && byAccount && !errors.As(err, &bind) && !errors.As(err, &inUse) &&
+		!errors.As(err, &unopened) {
 		// The engine's list of applied objects may be wrong: observe the kernel and
 		// the proxy.
 		e.dropDeadProxy(ctx)
@@ -293,10 +301,7 @@ func (e *Engine) observe(ctx context.Context) (store.Record, plan.Plan, target, 
 
 // dropDeadProxy discards a proxy that has ended, and its sockets.
 func (e *Engine) dropDeadProxy(ctx context.Context) {
-	if e.proxy == nil {
-		return
-	}
-	if _, dead := e.proxy.Stats(ctx); dead != nil && ctx.Err() == nil {
+	if e.proxy != nil && e.proxy.Ended(ctx) {
 		_ = e.proxy.Close() // it has ended already
 		e.proxy, e.userspace = nil, nil
 	}

@@ -19,12 +19,20 @@ type Keeper interface {
 	CurrentConfig(context.Context) (proxy.Config, error)
 }
 
-// adoptProxy takes over the proxy that an earlier engine left running, with its
-// open sockets.
+// AdoptProxy takes over the proxy that an earlier engine left running, with its
+// open sockets. The first other method that needs the proxy calls it otherwise. If it
+// fails, it is not repeated: the ports of that proxy stay as they are.
+func (e *Engine) AdoptProxy(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.adoptProxy(ctx)
+}
+
 func (e *Engine) adoptProxy(ctx context.Context) error {
 	if e.adopted || e.cfg.FindProxy == nil {
 		return nil
 	}
+	e.adopted = true
 	p, err := e.cfg.FindProxy(ctx)
 	if err != nil {
 		return fmt.Errorf("adopt the proxy: %w", err)
@@ -36,7 +44,6 @@ func (e *Engine) adoptProxy(ctx context.Context) error {
 		}
 		e.proxy, e.userspace = p, planOf(inUse)
 	}
-	e.adopted = true
 	return nil
 }
 
@@ -54,21 +61,29 @@ func planOf(inUse proxy.Config) plan.Plan {
 
 // HealProxy restarts a proxy that has ended, with the same sockets, and reports
 // whether it did. It leaves out ports that another program uses now and returns
-// them as the error; Heal tries them again.
+// them as the error; Heal tries them again. After an UnopenedError, HealProxy must be
+// repeated.
 func (e *Engine) HealProxy(ctx context.Context) (healed bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	want := e.userspace
-	e.dropDeadProxy(ctx)
-	if e.proxy != nil || len(want) == 0 {
+	if e.dropDeadProxy(ctx); e.proxy != nil && e.lost != nil {
+		want = e.lost
+	} else if e.proxy != nil || len(want) == 0 {
 		return false, nil
 	}
+	e.lost = nil
 	for {
 		refused := e.setProxy(ctx, added(want), want)
 		if refused == nil {
 			break
 		}
 		e.applied, err = nil, errors.Join(err, refused)
+		var unopened *UnopenedError
+		if errors.As(refused, &unopened) {
+			e.lost = want
+			return false, err
+		}
 		var bind *proxy.BindError
 		if !errors.As(refused, &bind) {
 			break

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fairlead/internal/child"
+	"fairlead/internal/lock"
 )
 
 // Keeping configures a proxy that outlives its parent.
@@ -98,6 +99,7 @@ func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
 
 // connect returns the proxy that listens at the socket, if one does.
 func (k Keeping) connect(ctx context.Context) (*Proxy, error) {
+	lock.Outside("the proxy")
 	ctx, cancel := context.WithTimeout(ctx, findLimit)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", k.Socket)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fairlead/internal/child"
+	"fairlead/internal/lock"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -162,6 +163,7 @@ func (p *Proxy) receive() {
 
 // call sends a request and waits for its answer.
 func (p *Proxy) call(ctx context.Context, ask request) (response, error) {
+	lock.Outside("the proxy")
 	caller := make(chan response, 1)
 	if err := p.send(ctx, &ask, caller); err != nil {
 		return response{}, err
@@ -220,6 +222,12 @@ func (p *Proxy) Stats(ctx context.Context) (model.ProxyStats, error) {
 		return model.ProxyStats{}, fmt.Errorf("read proxy counters: %w", err)
 	}
 	return answer.Stats, nil
+}
+
+// Ended asks the proxy, and reports whether it has ended.
+func (p *Proxy) Ended(ctx context.Context) bool {
+	_, err := p.Stats(ctx)
+	return err != nil && ctx.Err() == nil
 }
 
 // PID returns the proxy's process id.

@@ -215,7 +215,7 @@ var Rules = []Rule{
 	{
 		Name: "finding sandboxes needs only kernel and inotify",
 		Of:   []string{"internal/sandbox/..."},
-		Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/sandbox/...",
+		Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/lock", "internal/sandbox/...",
 			"internal/recovery"},
 	},
 	{
@@ -293,12 +293,12 @@ var Rules = []Rule{
 	},
 	{
 		Name: "the mutex whose holder does not wait knows nothing of those who use it",
-		Of:   []string{"internal/lock/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
+		Of:   []string{"internal/lock/..."}, Ours: []string{"internal/lock/..."}, Deny: pure, StdOnly: true,
 	},
 	{
 		Name: "the gateway gets what the daemon wants as a value, without the daemon, the engine or the kernel",
 		Of:   []string{"internal/daemon/gateway/..."},
-		Ours: []string{"internal/model/...", "internal/api/...", "internal/lock"},
+		Ours: []string{"internal/model/...", "internal/api/...", "internal/lock", "internal/daemon/gateway/..."},
 	},
 	{
 		Name: "the proxy is a separate process and needs only plan's listeners",
@@ -337,6 +337,12 @@ var Rules = []Rule{
 		Name: "what to repair is decided from plans, without the daemon, the engine or the kernel",
 		Of:   []string{"internal/daemon/heal/..."}, Deny: pure,
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/api/...", "internal/daemon/heal/..."},
+	},
+	{
+		Name: "the sockets of the proxy change without the daemon and the kernel",
+		Of:   []string{"internal/daemon/sockets/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/engine", "internal/proxy", "internal/lock",
+			"internal/daemon/sockets/..."},
 	},
 	{
 		Name: "requests, results, views and events are values that a client of the daemon can import without the daemon",

@@ -18,6 +18,7 @@ func TestGoroutinesOfTheServingProcess(t *testing.T) {
 		"internal/gateway/acme",                  // the controlling process
 		"internal/gateway/serving/controller.go", // the controlling process, which starts another one
 		"internal/gateway/serving/process.go",
+		"internal/gateway/serving/signal.go",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,72 @@
+package daemon_test
+
+import (
+	"context"
+	"testing"
+
+	"fairlead/internal/api"
+	"fairlead/internal/child"
+	"fairlead/internal/engine"
+	"fairlead/internal/model"
+	"fairlead/internal/proxy"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestSilentProxy: while the proxy does not answer, sandboxes are attached and detached, ports are published by other
+// modes, real servers drain and are listed. A publish that needs the proxy waits, and works when it answers again.
+func TestSilentProxy(t *testing.T) {
+	w := newWorld(t)
+	pid := 0
+	w.startProxy = func(life context.Context) (engine.Proxy, error) {
+		p, err := proxy.Start(life, child.Place{Netns: w.host.Netns()})
+		if err == nil {
+			pid = p.PID()
+		}
+		return p, err
+	}
+	w.start()
+	w.sh("ip link set lo up")
+	w.network(lan)
+	shop := w.watchedSandbox()
+	w.attach(to(shop))
+	shop.serves(t, "0.0.0.0:80")
+	publish := func(port uint16, via model.Via) error {
+		_, err := w.Publish(context.Background(), api.PublishRequest{Target: shop.pid, Publishes: []model.Publish{{
+			Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80), Via: via}}})
+		return err
+	}
+	if err := publish(8080, model.ViaProxy); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan error, 1)
+	go func() { waits <- publish(8081, model.ViaProxy) }()
+	w.serve(site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080)))
+	w.do(api.DrainReal, "web", "10.0.0.2")
+	w.attach(to(w.watchedSandbox()))
+	if err := publish(8082, model.ViaEBPF); err != nil {
+		t.Error(err)
+	}
+	if all := w.Attachments(); len(all) != 2 {
+		t.Errorf("%d attachments are listed, want 2", len(all))
+	}
+	select {
+	case err := <-waits:
+		t.Errorf("the publish did not wait for the proxy: %v", err)
+	default:
+	}
+	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waits; err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"127.0.0.1:8080", "127.0.0.1:8081"} {
+		if err := w.host.Do(func() error { return dial(to) }); err != nil {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+
+	"fairlead/internal/engine"
+)
+
+// Config contains what Proxies needs. The fields are those of engine.Config.
+type Config struct {
+	Start func(context.Context) (engine.Proxy, error)
+	Find  func(context.Context) (engine.Keeper, error)
+	Log   *slog.Logger
+}
+
+// Proxies are the proxies of an engine, one after the other.
+type Proxies struct {
+	cfg    Config
+	newest atomic.Pointer[Proxy]
+}
+
+// NewProxies returns the proxies of an engine that has none yet.
+func NewProxies(cfg Config) *Proxies { return &Proxies{cfg: cfg} }
+
+// Start is engine.Config.StartProxy. It does not wait.
+func (p *Proxies) Start(context.Context) (engine.Proxy, error) {
+	made := New(p.cfg.Start, p.cfg.Log)
+	p.newest.Store(made)
+	return made, nil
+}
+
+// Finder returns engine.Config.FindProxy, which waits for the proxy; nil if proxies end with their engine.
+func (p *Proxies) Finder() func(context.Context) (engine.Keeper, error) {
+	if p.cfg.Find == nil {
+		return nil
+	}
+	return func(ctx context.Context) (engine.Keeper, error) {
+		found, err := p.cfg.Find(ctx)
+		if err != nil || found == nil {
+			return nil, err
+		}
+		made, err := Adopt(ctx, found, p.cfg.Log)
+		if err != nil {
+			return nil, err
+		}
+		p.newest.Store(made)
+		return made, nil
+	}
+}
+
+// Do calls a step, and repeats it while it needs ports that the proxy has not opened yet. If the step has changed the
+// ports, Do returns when the proxy has them. It waits for the proxy, at most ten seconds each time.
+func (p *Proxies) Do(ctx context.Context, step func() error) error {
+	before, asked := p.state()
+	if err := Repeat(ctx, step); err != nil {
+		return err
+	}
+	if now, number := p.state(); now != nil && (now != before || number != asked) {
+		return now.Await(ctx)
+	}
+	return nil
+}
+
+// state returns the newest proxy and the number of what was set last.
+func (p *Proxies) state() (*Proxy, uint64) {
+	newest := p.newest.Load()
+	if newest == nil {
+		return nil, 0
+	}
+	return newest, newest.Asked()
+}
+
+// Repeat calls a step, and repeats it while it needs ports that the proxy has not opened yet.
+func Repeat(ctx context.Context, step func() error) error {
+	for {
+		err := step()
+		var unopened *engine.UnopenedError
+		if !errors.As(err, &unopened) {
+			return err
+		}
+		if err := unopened.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}

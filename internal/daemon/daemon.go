@@ -151,9 +151,7 @@ func New(cfg Config) (*Daemon, error) {
 		d.end()
 		return nil, err
 	}
-	if err := d.engine.AdoptProxy(d.life); err != nil {
-		cfg.Log.Error("take over the ports of the proxy", "error", err)
-	}
+	d.warn("take over the ports of the proxy", d.engine.AdoptProxy(d.life))
 	d.applier.adopt(desired)
 	return d, nil
 }

@@ -95,10 +95,14 @@ func names(all []model.Attachment) []string {
 }
 
 // refs returns a function that reports whether a reference is of the sandbox that the
-// text names. A sandbox that no longer runs is matched by its name.
+// text names. A sandbox that no longer runs is matched by its name. If an attachment has
+// the name, no sandbox is looked for: the engine that asks may be the one that answers.
 func (s *state) refs(ctx context.Context, text string) func(ref string) bool {
 	canonical := text
-	if text != "" {
+	s.mu.Lock()
+	_, attached := s.desired.Attachment(text)
+	s.mu.Unlock()
+	if text != "" && !attached {
 		if at, err := s.cfg.Sandboxes.Resolve(ctx, text); err == nil {
 			canonical = at.Ref
 		}

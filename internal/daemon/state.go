@@ -118,7 +118,7 @@ func (s *state) note(e api.Event) {
 	e.Time = time.Now()
 	args := []any{"object", e.Object}
 	if len(e.Commands) > 0 {
-		args = append(args, "commands", joinCommands(e.Commands))
+		args = append(args, "commands", strings.Join(e.Commands, "; "))
 	}
 	if e.By != "" {
 		args = append(args, "by", e.By)
@@ -133,9 +133,6 @@ func (s *state) note(e api.Event) {
 	s.cfg.Log.Log(s.life, level, string(e.Kind), args...)
 	s.journal.Add(e)
 }
-
-// joinCommands joins commands into one line for the log.
-func joinCommands(commands []string) string { return strings.Join(commands, "; ") }
 
 // warn logs an error, if there is one.
 func (s *state) warn(what string, err error) {

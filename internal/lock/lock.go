@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// checked is not empty in programs that tests build (go build -ldflags "-X fairlead/internal/lock.checked=yes").
+// checked is not empty in programs that tests build, with go build -ldflags "-X fairlead/internal/lock.checked=yes".
 var checked string
 
 // checks reports whether the check runs. The flags of a test exist before its TestMain runs.

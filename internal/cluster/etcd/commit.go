@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/lock"
 )
 
 const (
@@ -25,6 +26,7 @@ const (
 
 // Commit commits a transaction; see kv.Committer. Other errors mean that etcd has refused it.
 func (s *Store) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+	lock.Outside("etcd")
 	if err := t.Validate(); err != nil {
 		return kv.Result{}, err
 	}

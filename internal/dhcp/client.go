@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/kernel/netns"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -144,6 +145,9 @@ func (x *client) decline(conn net.PacketConn, link *net.Interface, ack *dhcpv4.D
 	return nil
 }
 
+// now implements exchanger. Leases end while the host is suspended, too, and whatever the time of day is set to.
+func (x *client) now() time.Time { return alarm.Now() }
+
 // ask makes an exchange over the connection, which it closes, and parses the
 // server's answer.
 func (x *client) ask(link *net.Interface, conn net.PacketConn,
@@ -155,7 +159,7 @@ func (x *client) ask(link *net.Interface, conn net.PacketConn,
 		return grant{}, err
 	}
 	defer c.Close()
-	begin := time.Now()
+	begin := x.now()
 	ack, err := exchange(c)
 	refused := (*nclient4.ErrNak)(nil)
 	switch {

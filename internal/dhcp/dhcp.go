@@ -58,7 +58,7 @@ type Lease struct {
 	MTU    int
 	Server netip.Addr
 	// Renew is when to ask the server to renew the lease, Rebind when to ask any
-	// server, and Expires when the lease ends. Zero means never.
+	// server, and Expires when the lease ends, by the clock of alarm.Now. Zero means never.
 	Renew, Rebind, Expires time.Time
 }
 
@@ -100,6 +100,8 @@ type exchanger interface {
 	extend(ctx context.Context, g grant, anyServer bool) (grant, error)
 	// release releases a lease.
 	release(g grant) error
+	// now returns the time by the clock that leases count.
+	now() time.Time
 }
 
 // grant is a lease with the server's acknowledgement.

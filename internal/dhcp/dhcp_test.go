@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/child"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
@@ -176,7 +177,7 @@ const dynamic = "--dhcp-range=192.0.2.100,192.0.2.101,255.255.255.0,10m"
 func TestLease(t *testing.T) {
 	l := newLAN(t)
 	d := l.serve(dynamic, "--dhcp-option=6,192.0.2.53", "--dhcp-option=26,1400")
-	before := time.Now()
+	before := alarm.Now()
 	h := start(t, l.host("web"), Config{ClientID: "sandbox-of-the-test", Hostname: "web"})
 	got := h.next()
 	want := Lease{
@@ -239,7 +240,7 @@ type hastened struct{ *client }
 
 func (h hastened) acquire(ctx context.Context) (grant, error) {
 	g, err := h.client.acquire(ctx)
-	g.Renew = time.Now()
+	g.Renew = h.now()
 	return g, err
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"fairlead/internal/alarm"
 )
 
 const (
@@ -65,7 +67,7 @@ func again(ctx context.Context, x exchanger) (grant, error) {
 		if err == nil || errors.Is(err, ErrGone) || ctx.Err() != nil {
 			return g, err
 		}
-		if err := sleep(ctx, time.Now().Add(pause)); err != nil {
+		if err := sleep(ctx, x, x.now().Add(pause)); err != nil {
 			return grant{}, err
 		}
 	}
@@ -78,13 +80,13 @@ func keep(ctx context.Context, x exchanger, g grant, notify func(Lease)) (grant,
 	var tried time.Time
 	for {
 		at, how := g.next(tried)
-		if err := sleep(ctx, at); err != nil {
+		if err := sleep(ctx, x, at); err != nil {
 			return g, err
 		}
-		if how == expire {
+		if how == expire || g.ended(x.now()) { // while the host was suspended (RFC 2131, section 4.4.5)
 			return grant{}, nil
 		}
-		tried = time.Now()
+		tried = x.now()
 		more, err := x.extend(ctx, g, how == rebind)
 		switch {
 		case ctx.Err() != nil:
@@ -101,6 +103,9 @@ func keep(ctx context.Context, x exchanger, g grant, notify func(Lease)) (grant,
 		}
 	}
 }
+
+// ended reports whether the lease has ended.
+func (l Lease) ended(now time.Time) bool { return !l.Expires.IsZero() && !now.Before(l.Expires) }
 
 // step is the next step in the life of a lease.
 type step int
@@ -137,19 +142,12 @@ func (l Lease) next(tried time.Time) (at time.Time, how step) {
 	return at, how
 }
 
-// sleep waits until the given time, or forever if it is zero. If ctx ends first, it
-// returns ctx's error.
-func sleep(ctx context.Context, until time.Time) error {
-	var at <-chan time.Time
-	if !until.IsZero() {
-		timer := time.NewTimer(time.Until(until))
-		defer timer.Stop()
-		at = timer.C
-	}
-	select {
-	case <-ctx.Done():
+// sleep waits until the given time by the exchanger's clock, or forever if it is zero. If ctx ends first, it returns
+// ctx's error.
+func sleep(ctx context.Context, x exchanger, until time.Time) error {
+	if until.IsZero() {
+		<-ctx.Done()
 		return ctx.Err()
-	case <-at:
-		return nil
 	}
+	return alarm.Until(ctx, func() time.Duration { return until.Sub(x.now()) })
 }

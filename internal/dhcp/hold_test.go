@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fairlead/internal/alarm"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -22,7 +24,11 @@ type server struct {
 	acquire func(n int) (grant, error)
 	extend  func(n int) (grant, error)
 	asked   [2]int
+	// suspended is for how long the host was suspended.
+	suspended time.Duration
 }
+
+func (f fake) now() time.Time { return time.Now().Add(f.suspended) }
 
 type fake struct{ *server }
 
@@ -144,6 +150,45 @@ func TestHold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSuspended suspends the host until a lease has ended. The address is given back soon after, and a lease requested.
+func TestSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fake{&server{begin: time.Now()}}
+		f.server.acquire = func(int) (grant, error) {
+			g := lease(one)
+			for _, at := range []*time.Time{&g.Renew, &g.Rebind, &g.Expires} {
+				*at = at.Add(f.suspended)
+			}
+			return g, nil
+		}
+		f.server.extend = f.server.acquire
+		ctx, cancel := context.WithCancel(t.Context())
+		var lost, got []time.Duration
+		ended := make(chan error, 1)
+		go func() {
+			ended <- maintain(ctx, f, func(l Lease) {
+				if l.IsZero() {
+					lost = append(lost, time.Since(f.begin))
+				} else {
+					got = append(got, time.Since(f.begin))
+				}
+			})
+		}()
+		time.Sleep(10 * time.Minute) // of the bubble's clock
+		synctest.Wait()
+		f.suspended = 3 * time.Hour // the clock of the bubble stands meanwhile
+		time.Sleep(2 * alarm.Longest)
+		synctest.Wait()
+		if len(lost) != 1 || len(got) != 2 || lost[0] > 10*time.Minute+alarm.Longest {
+			t.Errorf("the lease is lost after %v and the host gets one after %v", lost, got)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestNextEnds checks that for any times of a lease there is a pause between the

@@ -219,9 +219,9 @@ var Rules = []Rule{
 			"internal/recovery"},
 	},
 	{
-		Name: "a DHCP client needs only kernel",
+		Name: "a DHCP client needs only kernel, and alarm for the times of leases",
 		Of:   []string{"internal/dhcp/..."}, Ours: []string{"internal/model/...", "internal/kernel/...",
-			"internal/dhcp/..."},
+			"internal/dhcp/...", "internal/alarm"},
 	},
 	{
 		Name: "escaping text needs no other package of the project",
@@ -234,6 +234,10 @@ var Rules = []Rule{
 	{
 		Name: "whatever reads objects can recover from a panic of one, without another package of the project",
 		Of:   []string{"internal/recovery/..."}, Ours: []string{}, StdOnly: true,
+	},
+	{
+		Name: "waiting for a time needs no other package of the project",
+		Of:   []string{"internal/alarm/..."}, Ours: []string{},
 	},
 	{
 		Name: "comparing names needs no other package of the project",
@@ -279,7 +283,7 @@ var Rules = []Rule{
 		Name: "what obtains certificates gets the rest of the gateway as values",
 		Of:   []string{"internal/gateway/acme/..."},
 		Ours: []string{"internal/jsonsum", "internal/model/gateway", "internal/gateway/acme/...",
-			"internal/gateway/rule", "internal/recovery"},
+			"internal/gateway/rule", "internal/recovery", "internal/alarm"},
 	},
 	{
 		Name: "rules of routers are matched without the gateway",

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/cluster/trust"
@@ -193,11 +194,8 @@ func (c *Config) mtu(addresses []netip.Addr, earlier int) int {
 // neither etcd nor another node.
 func (m *Member) renew(ctx context.Context) {
 	jitter := rand.Float64()
-	for ctx.Err() == nil {
-		kv.Wait(ctx, trust.RenewIn(m.self().Certificate, m.cfg.Now(), jitter))
-		if ctx.Err() != nil {
-			return
-		}
+	left := func() time.Duration { return trust.RenewIn(m.self().Certificate, m.cfg.Now(), jitter) }
+	for alarm.Until(ctx, left) == nil {
 		if err := m.renewNow(); err != nil {
 			m.cfg.Log.Warn("renew the node's certificate", "error", err)
 			kv.Wait(ctx, renewAgain)

@@ -138,10 +138,14 @@ func Proved(public *ecdsa.PublicKey, s *tls.ConnectionState, proof []byte) bool 
 }
 
 // RenewIn returns how long after now a certificate (DER) is to be renewed: RenewAt after it was
-// issued, and up to an hour earlier, so that nodes do not renew together. jitter is from 0 to 1.
+// issued, and up to an hour earlier, so that nodes do not renew together. jitter is from 0 to 1. A certificate that is
+// not valid yet is renewed at once: it was issued while the clock of the host was wrong.
 func RenewIn(certificate []byte, now time.Time, jitter float64) time.Duration {
 	c, err := x509.ParseCertificate(certificate)
 	if err != nil {
+		return 0
+	}
+	if now.Before(c.NotBefore) {
 		return 0
 	}
 	issued := c.NotBefore.Add(Skew)

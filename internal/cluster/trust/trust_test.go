@@ -297,6 +297,9 @@ func TestRenewIn(t *testing.T) {
 	if got := trust.RenewIn(n.Certificate, issued, 1); got != 7*time.Hour {
 		t.Errorf("with jitter: %v", got)
 	}
+	if got := trust.RenewIn(n.Certificate, parsed.NotBefore.Add(-time.Hour), 0); got != 0 {
+		t.Errorf("a certificate that is not valid yet: %v", got)
+	}
 	if got := trust.RenewIn([]byte("x"), now, 0); got != 0 {
 		t.Errorf("a broken certificate: %v", got)
 	}

@@ -24,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 
@@ -174,14 +175,11 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// longestSleep bounds how long the clock of the host is trusted.
-const longestSleep = time.Hour
-
 // startDue starts the attempts that are due, and returns the time until the next one is.
 func (m *Manager) startDue(ctx context.Context) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sleep := longestSleep
+	sleep := alarm.Longest // the clock of the host may be set, or the host suspended
 	for _, key := range slices.Sorted(maps.Keys(m.certificates)) {
 		c := m.certificates[key]
 		if c.running || c.blocked || c.problem != "" {

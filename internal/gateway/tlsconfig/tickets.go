@@ -71,7 +71,9 @@ func (t *Tickets) Get() TicketKeys {
 // rotate adds a new key if the newest is too old.
 func (t *Tickets) rotate(now time.Time) {
 	old := t.Get()
-	if len(old.Keys) > 0 && now.Sub(old.Rotated) < ticketRotation {
+	// The time of day, because the monotonic clock stops while the host is suspended. It can be set back.
+	age := now.Round(0).Sub(old.Rotated.Round(0))
+	if len(old.Keys) > 0 && age >= 0 && age < ticketRotation {
 		return
 	}
 	var key [32]byte

@@ -30,6 +30,7 @@ import (
 	"fairlead/internal/explain/across"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/loopback"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/virtual"
 	"fairlead/internal/process/hosted"
 	"fairlead/internal/sandbox"
@@ -266,19 +267,25 @@ func newMember(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, una
 		Consumers: consumers,
 		Dir:       clusterDir(opt), Run: opt.Run, Version: opt.Version, Host: name, Open: storeOpener(opt, d.Note),
 		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, MTU: host.Net().MTU,
-		Links:  func() ([]member.Link, error) { return linksOf(host) },
+		Links:  linkReader(host),
 		Unable: unable, Attached: d.ClusterAttachments, Note: d.Note,
 		Changed: idle.touch, Log: opt.Log, Now: time.Now,
 	})
 }
 
-// linksOf returns the addresses of the host's links.
-func linksOf(host *kernel.Host) (links []member.Link, err error) {
-	all, err := host.Net().AllAddresses()
-	for _, l := range all {
-		links = append(links, member.Link(l))
+// linkReader returns the function that reads the addresses of the host's links. It may be called concurrently.
+func linkReader(host *kernel.Host) func() ([]member.Link, error) {
+	var mu sync.Mutex
+	reader := rtnl.AddressReader{From: host.Net()}
+	return func() (links []member.Link, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		all, err := reader.Read()
+		for _, l := range all {
+			links = append(links, member.Link(l))
+		}
+		return links, err
 	}
-	return links, err
 }
 
 // storeOpener returns the function that connects to the store of a cluster. The snapshot is in a

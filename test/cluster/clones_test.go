@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/test/daemons"
@@ -93,20 +94,32 @@ func (c *clones) clone(of *host) (h *host, addr string) {
 // reported waits until the status of all nodes but one has a text about a node, and notes how long that takes.
 func (c *clones) reported(about *host, text string, since time.Time) {
 	c.lan.Helper()
-	for _, h := range c.lan.hosts {
-		if h == about {
-			continue
-		}
-		c.until(h.name+" shows that "+text, func() bool {
-			for _, n := range h.status().Nodes {
-				if n.Name == about.name && strings.Contains(n.Frozen+strings.Join(n.Problems, "\n"), text) {
-					return true
-				}
+	var shown []*host
+	c.until("the other nodes show that "+text, func() bool {
+		var all sync.WaitGroup
+		found := make([]bool, len(c.lan.hosts))
+		for i, h := range c.lan.hosts {
+			if h != about && !slices.Contains(shown, h) {
+				all.Go(func() { found[i] = c.shows(h, about.name, text) })
 			}
-			return false
-		})
-	}
+		}
+		all.Wait()
+		for i, is := range found {
+			if is {
+				shown = append(shown, c.lan.hosts[i])
+			}
+		}
+		return len(shown) == len(c.lan.hosts)-1
+	})
 	c.slowest = max(c.slowest, time.Since(since))
+}
+
+// shows reports whether what `cluster status` prints on a host has a text about a node.
+func (c *clones) shows(h *host, node, text string) bool {
+	s, _ := h.Client.ClusterNodes(c.lan.Context()) // an empty status has no nodes
+	return slices.ContainsFunc(s.Nodes, func(n api.ClusterNodeStatus) bool {
+		return n.Name == node && strings.Contains(n.Frozen+strings.Join(n.Problems, "\n"), text)
+	})
 }
 
 // cutOff drops a host's packets to and from etcd, until the returned function is called.

@@ -37,8 +37,8 @@ import (
 // lookEvery is how often the host's links are read. A host whose address is missing for absentLooks of these in
 // a row is frozen: network managers delete addresses for a moment.
 const (
-	lookEvery   = time.Second
-	absentLooks = 2
+	lookEvery   = 500 * time.Millisecond
+	absentLooks = 3
 )
 
 // The limits of lists in records and messages.

@@ -113,6 +113,9 @@ func (m *Member) AskNodes(ctx context.Context, s *api.ClusterStatus) {
 			answers[i] = own
 			continue
 		}
+		if n.Frozen != "" {
+			continue // it has reported why, and does not have its address
+		}
 		turns <- struct{}{}
 		all.Go(func() {
 			defer func() { <-turns }()

@@ -2,8 +2,10 @@ package rtnl
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/kernel/nlutil"
 
@@ -36,15 +38,21 @@ type LinkAddresses struct {
 	Addresses           []netip.Addr
 }
 
-// AllAddresses returns the addresses of all links of the host's namespace.
-func (h *Reader) AllAddresses() ([]LinkAddresses, error) {
-	handle, err := h.handles.At("")
+// AddressReader reads the addresses of all links of the host's namespace. Its zero value with a Reader can be used. Its
+// method may not be called concurrently.
+type AddressReader struct {
+	From *Reader
+	// of are the addresses of the last call, by the index of the link, and links its result.
+	of    map[int][]netip.Addr
+	links []LinkAddresses
+}
+
+// Read returns the addresses. It reads the links only if an address has changed since the last call, because there can
+// be a thousand links.
+func (r *AddressReader) Read() ([]LinkAddresses, error) {
+	handle, err := r.From.handles.At("")
 	if err != nil {
 		return nil, err
-	}
-	links, err := nlutil.Retry(handle.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
 	}
 	list, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
 	if err != nil {
@@ -54,12 +62,19 @@ func (h *Reader) AllAddresses() ([]LinkAddresses, error) {
 	for _, a := range list {
 		of[a.LinkIndex] = append(of[a.LinkIndex], nlutil.Prefix(a.IP, a.Mask).Addr())
 	}
-	var all []LinkAddresses
+	if r.links != nil && maps.EqualFunc(r.of, of, slices.Equal) {
+		return r.links, nil
+	}
+	links, err := nlutil.Retry(handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	r.of, r.links = of, nil
 	for _, l := range links {
 		a := l.Attrs()
-		all = append(all, LinkAddresses{Hardware: a.HardwareAddr, Permanent: a.PermHWAddr, Addresses: of[a.Index]})
+		r.links = append(r.links, LinkAddresses{Hardware: a.HardwareAddr, Permanent: a.PermHWAddr, Addresses: of[a.Index]})
 	}
-	return all, nil
+	return r.links, nil
 }
 
 // LocalAddrs returns the addresses of the host's namespace.

@@ -36,6 +36,9 @@ func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (r api.Resul
 		return r, err
 	}
 	if err := d.clients.await(ctx, a.Name); err != nil {
+		if !r.Changed { // the attachment has worked before
+			return api.Result{}, err
+		}
 		_, undo := d.Detach(context.WithoutCancel(ctx), api.DetachRequest{Name: a.Name})
 		return api.Result{}, joinUndo(err, undo)
 	}

@@ -56,11 +56,13 @@ func (cs *clients) start(a model.Attachment) {
 	if n, _ := (model.State{Networks: cs.desired.Networks}).Network(a.Network); n.Traits().ParentMAC {
 		config.ClientID = a.Name // its links share a MAC address
 	}
-	if len(a.Lease.Prefixes) > 0 {
-		config.Last = a.Lease.Prefixes[0].Addr() // e.g. of the previous daemon process
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{cancel: cancel, leased: make(chan struct{}), done: make(chan struct{})}
+	if len(a.Lease.Prefixes) > 0 { // e.g. of the previous daemon process
+		config.Last = a.Lease.Prefixes[0].Addr()
+		config.Failed = func(err error) { cs.cfg.Log.Warn("confirm lease", "attachment", a.Name, "error", err) }
+		close(c.leased) // the attachment has it
+	}
 	cs.running[a.Name] = c
 	events := make(chan dhcp.Lease)
 	go func() {

@@ -91,6 +91,23 @@ func TestLeaseOfDeadSandbox(t *testing.T) {
 	w.nothingLeft(before)
 }
 
+// TestAttachAgainWithoutServer restarts the daemon while no DHCP server answers, and repeats the request. The attachment
+// stays, with its address.
+func TestAttachAgainWithoutServer(t *testing.T) {
+	s := dhcptest.NewServer()
+	w, b, req := leasing(t, s)
+	w.attach(req)
+	w.stop()
+	s.Silent = true
+	w.start()
+	if again := w.attach(req); again.Changed {
+		t.Errorf("attach again: %+v", again)
+	}
+	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.7/24") || len(w.Attachments()) != 1 {
+		t.Errorf("after the request was repeated without a server: %s, %+v", out, w.Attachments())
+	}
+}
+
 // TestRestartKeepsLease: a restart of the daemon neither releases the lease nor
 // removes the address.
 func TestRestartKeepsLease(t *testing.T) {

@@ -43,6 +43,8 @@ type Config struct {
 	// Last is the address of an earlier lease, which is requested again. The zero
 	// value means any address.
 	Last netip.Addr
+	// Failed is called when the earlier lease could not be confirmed and is requested again and again; it may be nil.
+	Failed func(error)
 }
 
 // Lease is a DHCP lease. The zero value means that the lease was lost: the address
@@ -80,11 +82,12 @@ var (
 // notify, always from one goroutine, with the first lease, with each renewed or
 // new lease, and with the zero Lease after a loss. Returns ErrNoServer or another
 // error, after a bounded time, if it cannot get a first lease, and ErrGone when the
-// sandbox ends. After a later loss, it tries until it gets a new lease.
+// sandbox ends. After a later loss, or if the sandbox had a lease before (Config.Last), it tries until it gets a new
+// lease.
 func Run(ctx context.Context, c Config, notify func(Lease)) error {
 	x, err := newClient(c)
 	if err == nil {
-		err = maintain(ctx, x, notify)
+		err = maintain(ctx, x, c, notify)
 	}
 	if err != nil {
 		return fmt.Errorf("keep a DHCP lease on %s of %s: %w", c.Link, c.Netns, err)

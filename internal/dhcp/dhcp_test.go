@@ -255,7 +255,7 @@ func TestRenewal(t *testing.T) {
 	}
 	h := startBy(t, ns, func(ctx context.Context,
 		notify func(Lease)) error {
-		return maintain(ctx, hastened{x}, notify)
+		return maintain(ctx, hastened{x}, Config{}, notify)
 	})
 	first := h.next()
 	second := h.next()

@@ -21,8 +21,17 @@ const (
 )
 
 // maintain is Run with a given exchanger.
-func maintain(ctx context.Context, x exchanger, notify func(Lease)) error {
+func maintain(ctx context.Context, x exchanger, c Config, notify func(Lease)) error {
 	g, err := first(ctx, x)
+	if err != nil && c.Last.IsValid() && !errors.Is(err, ErrGone) && ctx.Err() == nil {
+		if c.Failed != nil {
+			c.Failed(err)
+		}
+		if errors.Is(err, errConflict) {
+			notify(Lease{})
+		}
+		g, err = again(ctx, x)
+	}
 	for err == nil {
 		notify(g.Lease)
 		if g, err = keep(ctx, x, g, notify); err == nil && !g.IsZero() {

@@ -77,6 +77,7 @@ func TestHold(t *testing.T) {
 	for name, s := range map[string]struct {
 		server server
 		lasts  time.Duration
+		last   netip.Addr
 		want   string
 		err    error
 		words  string
@@ -113,6 +114,25 @@ func TestHold(t *testing.T) {
 			want: "0s acquire", err: ErrNoServer,
 			words: "check that the network behind the link (parent, VLAN, bridge) has one, or give an address",
 		},
+		"no server after a restart": {
+			server: server{extend: always(one), acquire: func(n int) (grant, error) {
+				if n < 3 {
+					return grant{}, ErrNoServer
+				}
+				return lease(one), nil
+			}}, lasts: 20 * time.Minute, last: netip.MustParseAddr("192.0.2.1"),
+			want: "0s acquire|0s failed|0s acquire|10s acquire|10s got 192.0.2.1/24|20m0s release 192.0.2.1/24",
+		},
+		"the address is in use after a restart": {
+			server: server{extend: always(two), acquire: func(n int) (grant, error) {
+				if n <= tries {
+					return grant{}, errConflict
+				}
+				return lease(two), nil
+			}}, lasts: 20 * time.Minute, last: netip.MustParseAddr("192.0.2.1"),
+			want: "0s acquire|0s acquire|0s acquire|0s failed|0s lost|0s acquire|0s got 192.0.2.2/24|" +
+				"20m0s release 192.0.2.2/24",
+		},
 		"every address is in use": {
 			server: server{acquire: never(errConflict)}, lasts: time.Hour,
 			want: "0s acquire|0s acquire|0s acquire", err: errConflict, words: "shrink the range",
@@ -134,7 +154,7 @@ func TestHold(t *testing.T) {
 				f.begin = time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), s.lasts)
 				defer cancel()
-				err := maintain(ctx, f, func(l Lease) {
+				err := maintain(ctx, f, Config{Last: s.last, Failed: func(error) { f.note("failed") }}, func(l Lease) {
 					if l.IsZero() {
 						f.note("lost")
 					} else {
@@ -168,7 +188,7 @@ func TestSuspended(t *testing.T) {
 		var lost, got []time.Duration
 		ended := make(chan error, 1)
 		go func() {
-			ended <- maintain(ctx, f, func(l Lease) {
+			ended <- maintain(ctx, f, Config{}, func(l Lease) {
 				if l.IsZero() {
 					lost = append(lost, time.Since(f.begin))
 				} else {

@@ -74,6 +74,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"rules of routers may not use the gateway", "internal/gateway/rule", "fairlead/internal/gateway", false},
 		{"compiling expressions may not use rules", "internal/expression", "fairlead/internal/gateway/rule", false},
 		{"recovery may not use the gateway", "internal/recovery", "fairlead/internal/gateway", false},
+		{"waiting may not use the cluster", "internal/alarm", "fairlead/internal/cluster/kv", false},
 		{"nearest names may not use rules", "internal/similar", "fairlead/internal/gateway/rule", false},
 		{"finding the cgroup hierarchy may not use plan", "internal/cgroup", "fairlead/internal/plan", false},
 		{"the engine may not use netlink", "internal/engine", "github.com/vishvananda/netlink", false},

@@ -44,10 +44,13 @@ type joinAnswer struct {
 	Access      api.EtcdAccess `json:"access"`
 }
 
+// admission makes hosts nodes of the cluster.
+type admission struct{ *Member }
+
 // admit makes a host a node of the cluster, if its token is valid. A host whose id and key the
 // cluster has already gets another certificate without a token: its answer was lost. It proves on the
 // connection that it has the key.
-func (m *Member) admit(ctx context.Context, r joinRequest, on *tls.ConnectionState) (joinAnswer, error) {
+func (m admission) admit(ctx context.Context, r joinRequest, on *tls.ConnectionState) (joinAnswer, error) {
 	_, snapshot, err := m.inCluster()
 	if err != nil {
 		return joinAnswer{}, err
@@ -91,7 +94,7 @@ type newcomer struct {
 }
 
 // nodeOf checks a request, and returns the node's record.
-func (m *Member) nodeOf(r joinRequest) (record.Node, error) {
+func (m admission) nodeOf(r joinRequest) (record.Node, error) {
 	n := record.Node{ID: r.Node, Name: r.Name, Addresses: r.Addresses, MTU: r.MTU, Port: r.Port,
 		Version: r.Version, Joined: m.cfg.Now().UTC(), Instance: r.Instance}
 	switch {
@@ -142,7 +145,7 @@ func freeAddresses(s kv.Snapshot, node string, addresses []netip.Addr) error {
 
 // enter writes the record of a node and uses the token, in one transaction. It depends on meta and writes meta: of
 // several transactions that give nodes addresses, each has seen the addresses of the one before.
-func (m *Member) enter(ctx context.Context, s kv.Snapshot, c newcomer) error {
+func (m admission) enter(ctx context.Context, s kv.Snapshot, c newcomer) error {
 	for {
 		t, err := m.entrance(ctx, s, c)
 		if err != nil {
@@ -173,7 +176,7 @@ func newestRevision(entries []kv.Entry) (newest int64) {
 }
 
 // entrance returns the transaction that makes the host a node. It has no change if the host is one already.
-func (m *Member) entrance(ctx context.Context, s kv.Snapshot, c newcomer) (t kv.Txn, err error) {
+func (m admission) entrance(ctx context.Context, s kv.Snapshot, c newcomer) (t kv.Txn, err error) {
 	n, hash := c.node, trust.HashSecret(c.secret)
 	token, node, name := record.Key(record.Tokens, hash), record.Key(record.Nodes, n.ID),
 		record.Key(record.NodeNames, n.Name)

@@ -16,8 +16,8 @@ var ErrRemoved = errors.New("this host was removed from the cluster: run `fairle
 
 // Commit commits a transaction of this node, on condition that the cluster has the node: a node that
 // was removed writes nothing, also if it does not know that yet. The node's own condition is not in the
-// Result. Returns kv.ErrFrozen (errors.Is) if this host may not act as the node, ErrRemoved (errors.Is) if the cluster does not have the node, and kv.ErrUnavailable
-// also if the host belongs to no cluster or has no snapshot yet.
+// Result. Returns kv.ErrFrozen (errors.Is) if this host may not act as the node, ErrRemoved if the cluster does not have
+// the node, and kv.ErrUnavailable also if the host belongs to no cluster or has no snapshot yet.
 func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 	m.mu.Lock()
 	store, snapshot, key := m.store, m.snapshot, record.Key(record.Nodes, m.file.Node)
@@ -25,7 +25,7 @@ func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 	if store == nil || snapshot == nil {
 		return kv.Result{}, fmt.Errorf("commit transaction: %w", kv.ErrUnavailable)
 	}
-	if err := m.permitted(); err != nil {
+	if err := (standing{m}).permitted(); err != nil {
 		return kv.Result{}, err
 	}
 	if len(t.Then) == 0 || slices.ContainsFunc(t.If, func(c kv.Condition) bool { return c.Key == key }) {
@@ -46,7 +46,7 @@ func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 		if !t.Holds(newest) {
 			return result, nil
 		}
-		if err := m.stillActs(newest, key); err != nil {
+		if err := (standing{m}).stillActs(newest, key); err != nil {
 			return kv.Result{}, err
 		}
 		snapshot = newest // only the node's record differs: it was drained, for example
@@ -55,7 +55,7 @@ func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 
 // stillActs returns an error that wraps kv.ErrFrozen if a newer record of the node than that of the snapshot names
 // another host.
-func (m *Member) stillActs(newest kv.Snapshot, key string) error {
+func (m standing) stillActs(newest kv.Snapshot, key string) error {
 	n, known, err := record.Get[record.Node](newest, key)
 	if err != nil || !known {
 		return err
@@ -96,7 +96,7 @@ func (m *Member) CommitAnyway(ctx context.Context, t kv.Txn) (kv.Result, error) 
 	if store == nil {
 		return kv.Result{}, fmt.Errorf("commit transaction: %w", kv.ErrUnavailable)
 	}
-	if err := m.permitted(); err != nil {
+	if err := (standing{m}).permitted(); err != nil {
 		return kv.Result{}, err
 	}
 	return store.Commit(ctx, t)

@@ -51,7 +51,7 @@ func (f *following) learn(u kv.Update) {
 	f.newest, f.skipped = u.Snapshot, union(f.skipped, u.Changed)
 	if nodesChanged {
 		f.noteChanges(before, u.Snapshot)
-		f.judge()
+		standing{f.Member}.judge()
 		f.move()
 	}
 }
@@ -95,7 +95,7 @@ func (f *following) pass(ctx context.Context) {
 // move takes over the node's addresses from its record: they were changed by SetHost, or by a join that was repeated.
 func (f *following) move() {
 	f.mu.Lock()
-	n, _, known := f.ownRecord()
+	n, _, known := standing{f.Member}.ownRecord()
 	node, acts := f.file.Node, known && f.frozen == "" && n.Instance.ID == f.host.id
 	same := slices.Equal(n.Addresses, f.file.Addresses)
 	f.mu.Unlock()

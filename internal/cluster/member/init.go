@@ -250,7 +250,7 @@ func (m *Member) newNode(f file) (record.Node, error) {
 	if err != nil {
 		return record.Node{}, err
 	}
-	instance, err := m.instanceOf(f)
+	instance, err := standing{m}.instanceOf(f)
 	return record.Node{ID: f.Node, Name: f.Name, Addresses: f.Addresses, MTU: m.cfg.mtu(f.Addresses, 0), Port: f.Port,
 		Version: m.cfg.Version, Joined: m.cfg.Now().UTC(), KeyHash: hash, Instance: instance}, err
 }

@@ -105,7 +105,7 @@ func (c *Config) recallInstance(node string) (string, error) {
 }
 
 // instanceOf returns the host's instance of a node that begins to exist.
-func (m *Member) instanceOf(f file) (record.Instance, error) {
+func (m standing) instanceOf(f file) (record.Instance, error) {
 	id, err := m.cfg.recallInstance(f.Node)
 	if err != nil {
 		return record.Instance{}, err
@@ -216,8 +216,11 @@ func listed(addresses []netip.Addr) string {
 	return strings.Join(all, ", ")
 }
 
+// standing decides whether the host of a Member may act as its node.
+type standing struct{ *Member }
+
 // look reads the host's links.
-func (m *Member) look() {
+func (m standing) look() {
 	links, err := m.cfg.Links()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,7 +240,7 @@ func (m *Member) look() {
 }
 
 // ownRecord returns the node's own record. The caller has locked mu.
-func (m *Member) ownRecord() (record.Node, kv.Entry, bool) {
+func (m standing) ownRecord() (record.Node, kv.Entry, bool) {
 	if m.snapshot == nil {
 		return record.Node{}, kv.Entry{}, false
 	}
@@ -247,7 +250,7 @@ func (m *Member) ownRecord() (record.Node, kv.Entry, bool) {
 }
 
 // judge decides by the newest records whether this host may act as its node.
-func (m *Member) judge() {
+func (m standing) judge() {
 	m.mu.Lock()
 	n, _, known := m.ownRecord()
 	if !known {
@@ -300,7 +303,7 @@ func (m *Member) NotActing() string {
 }
 
 // permitted returns an error that wraps kv.ErrFrozen if this host may not act as its node.
-func (m *Member) permitted() error {
+func (m standing) permitted() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.frozen != "" {
@@ -310,7 +313,7 @@ func (m *Member) permitted() error {
 }
 
 // cloned reports whether another host acts as this host's node.
-func (m *Member) cloned() bool {
+func (m standing) cloned() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, _, known := m.ownRecord()

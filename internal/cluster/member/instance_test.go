@@ -96,7 +96,7 @@ func TestClone(t *testing.T) {
 			clone.own(address(at))
 			clone.start()
 			clone.frozenBy("another host acts as node host2")
-			one.shows("host2", "another host with the addresses "+address(at).String()+" has a copy of this node's state")
+			one.shows("host2", "another host with the addresses "+address(at).String()+" has a copy of this node")
 			two.shows("host2", "another host with the addresses "+address(at).String())
 			for what, commit := range map[string]func() error{
 				"Commit": clone.writes,
@@ -190,7 +190,9 @@ func TestRestart(t *testing.T) {
 	begin(9)
 	two.works()
 	two.until("host2 writes", func() bool { return two.writes() == nil })
-	two.until("the record has the hardware address", func() bool { return two.recorded(net.HardwareAddr{2, 0, 0, 0, 0, 9}) })
+	two.until("the record has the hardware address", func() bool {
+		return two.recorded(net.HardwareAddr{2, 0, 0, 0, 0, 9})
+	})
 	two.stop()
 	removeAll(t, two.run)
 	begin(9)
@@ -219,7 +221,8 @@ func TestTakeover(t *testing.T) {
 	clone.start()
 	clone.frozenBy("another host acts as node host2")
 	take := func(force bool) error {
-		return clone.SetHost(t.Context(), api.ClusterHost{Addresses: []netip.Addr{address(7)}, Takeover: true, Force: force})
+		return clone.SetHost(t.Context(),
+			api.ClusterHost{Addresses: []netip.Addr{address(7)}, Takeover: true, Force: force})
 	}
 	clone.refuses("take over from a node that is alive", take(true), api.Conflict, "is alive")
 	clone.refuses("a new address of a copy", clone.SetHost(t.Context(), api.ClusterHost{
@@ -238,7 +241,9 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("a copy that acts as the node: %v", err)
 	}
 	var said string
-	one.until("the others reach the copy", func() bool { return one.Peer(t.Context(), clone.id(), "echo", "x", &said) == nil })
+	one.until("the others reach the copy", func() bool {
+		return one.Peer(t.Context(), clone.id(), "echo", "x", &said) == nil
+	})
 	two.start()
 	two.frozenBy("another host acts as node host2")
 }
@@ -262,7 +267,8 @@ func TestAddressIsGone(t *testing.T) {
 	two.refuses("an address that the host does not have", readdress(99), api.Invalid,
 		"address 192.0.2.99: this host does not have it: it has 192.0.2.22")
 	two.own(address(22), address(1))
-	two.refuses("the address of another node", readdress(1), api.Conflict, "node host1 already has the address 192.0.2.1")
+	two.refuses("the address of another node", readdress(1), api.Conflict,
+		"node host1 already has the address 192.0.2.1")
 	if err := readdress(22); err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (m *Member) askNodes(ctx context.Context, token trust.Token, f file) (joinA
 	if err != nil {
 		return joinAnswer{}, nil, err
 	}
-	instance, err := m.instanceOf(f)
+	instance, err := standing{m}.instanceOf(f)
 	if err != nil {
 		return joinAnswer{}, nil, err
 	}

@@ -69,12 +69,15 @@ func TestJoinAgainWithAnotherAddress(t *testing.T) {
 	}
 	token := one.token(api.ClusterTokenRequest{})
 	ctx, cancel := context.WithCancel(t.Context())
-	one.whenNodeIsWritten(true, cancel)
-	if err := two.Join(ctx, api.ClusterJoin{Token: token, ClusterNode: two.node()}); err == nil {
+	ended := make(chan struct{})
+	one.whenNodeIsWritten(true, func() { cancel(); <-ended })
+	err := two.Join(ctx, api.ClusterJoin{Token: token, ClusterNode: two.node()})
+	close(ended)
+	if err == nil {
 		t.Fatal("the answer was not lost")
 	}
 	two.own(address(22))
-	err := two.Join(t.Context(), api.ClusterJoin{Token: token,
+	err = two.Join(t.Context(), api.ClusterJoin{Token: token,
 		ClusterNode: api.ClusterNode{Addresses: []netip.Addr{address(22)}}})
 	if err != nil {
 		t.Fatal(err)

@@ -30,9 +30,12 @@ const (
 	commitLimit = 5 * time.Second
 )
 
+// reporter writes what a node says about itself.
+type reporter struct{ *Member }
+
 // keepAlive writes the node's leased record, and its own record when the version, the MTU or the instance has
 // changed, until ctx ends. A host that is not the node's instance writes only that.
-func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
+func (m reporter) keepAlive(ctx context.Context, store kv.Committer) {
 	var last record.Alive
 	m.await(ctx, 1)
 	for again := aliveEvery; ctx.Err() == nil; m.awaitReport(ctx, again) {
@@ -44,7 +47,7 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 		if !m.isMember(f.Node) {
 			continue
 		}
-		if m.cloned() {
+		if (standing{m.Member}).cloned() {
 			if !m.reportClone(ctx, store, f) {
 				again = reportAgain
 			}
@@ -62,7 +65,7 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 }
 
 // alive returns what the node says about itself.
-func (m *Member) alive() record.Alive {
+func (m reporter) alive() record.Alive {
 	m.mu.Lock()
 	now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Frozen: m.frozen}
 	m.mu.Unlock()
@@ -81,14 +84,14 @@ func (m *Member) takeReconnected() (changed bool) {
 }
 
 // reportAlive writes the node's leased record, and reports whether that succeeded.
-func (m *Member) reportAlive(ctx context.Context, store kv.Committer, f file, now record.Alive) bool {
+func (m reporter) reportAlive(ctx context.Context, store kv.Committer, f file, now record.Alive) bool {
 	result, err := commitShort(ctx, store, kv.Txn{If: m.ownCondition(f.Node),
 		Then: []kv.Change{{Key: record.Key(record.Alives, f.Node), Value: record.Encode(now), Leased: true}}})
 	return err == nil && result.Committed
 }
 
 // awaitReport waits until the leased record is to be checked again, at the latest after a time.
-func (m *Member) awaitReport(ctx context.Context, after time.Duration) {
+func (m reporter) awaitReport(ctx context.Context, after time.Duration) {
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
@@ -106,7 +109,7 @@ func sameAlive(a, b record.Alive) bool {
 
 // reportClone writes the leased record of a host that does not act as the node, so that the others show it. It
 // reports whether that succeeded.
-func (m *Member) reportClone(ctx context.Context, store kv.Committer, f file) bool {
+func (m reporter) reportClone(ctx context.Context, store kv.Committer, f file) bool {
 	m.mu.Lock()
 	id, addresses, since := m.host.id, m.host.addresses(), m.since.UTC()
 	m.mu.Unlock()
@@ -121,7 +124,7 @@ func (m *Member) reportClone(ctx context.Context, store kv.Committer, f file) bo
 }
 
 // keepLooking reads the host's links until ctx ends, and decides whether the host may act as its node.
-func (m *Member) keepLooking(ctx context.Context) {
+func (m standing) keepLooking(ctx context.Context) {
 	for kv.Wait(ctx, lookEvery); ctx.Err() == nil; kv.Wait(ctx, lookEvery) {
 		m.look()
 		m.judge()
@@ -129,7 +132,7 @@ func (m *Member) keepLooking(ctx context.Context) {
 }
 
 // written reports whether the newest snapshot has the key.
-func (m *Member) written(key string) bool {
+func (m reporter) written(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, known := m.snapshot.Get(key)
@@ -138,7 +141,7 @@ func (m *Member) written(key string) bool {
 
 // ownCondition is true while the node's record is that of the newest snapshot, so that a removed
 // node writes nothing.
-func (m *Member) ownCondition(node string) []kv.Condition {
+func (m reporter) ownCondition(node string) []kv.Condition {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, _ := m.snapshot.Get(record.Key(record.Nodes, node))
@@ -153,9 +156,9 @@ func commitShort(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, 
 
 // describe corrects the node's own record after an upgrade or a reboot, or when the host's links have changed. A
 // frozen host corrects nothing.
-func (m *Member) describe(ctx context.Context, store kv.Committer, f file) {
+func (m reporter) describe(ctx context.Context, store kv.Committer, f file) {
 	m.mu.Lock()
-	n, e, known := m.ownRecord()
+	n, e, known := standing{m.Member}.ownRecord()
 	frozen, instance := m.frozen, m.host.instance(n.Addresses)
 	m.mu.Unlock()
 	if !known || frozen != "" {
@@ -190,9 +193,12 @@ func (c *Config) mtu(addresses []netip.Addr, earlier int) int {
 	return mtu
 }
 
+// renewal renews a node's certificate.
+type renewal struct{ *Member }
+
 // renew renews the node's certificate in time, until ctx ends. The node signs it, so that it needs
 // neither etcd nor another node.
-func (m *Member) renew(ctx context.Context) {
+func (m renewal) renew(ctx context.Context) {
 	jitter := rand.Float64()
 	left := func() time.Duration { return trust.RenewIn(m.self().Certificate, m.cfg.Now(), jitter) }
 	for alarm.Until(ctx, left) == nil {
@@ -204,7 +210,7 @@ func (m *Member) renew(ctx context.Context) {
 }
 
 // renewNow signs and stores another certificate. A node that was removed gets none.
-func (m *Member) renewNow() error {
+func (m renewal) renewNow() error {
 	m.mu.Lock()
 	f, snapshot := m.file, m.snapshot
 	m.mu.Unlock()

@@ -94,7 +94,7 @@ func (m *Member) leaveStore(ctx context.Context, f file, force bool) (notes []st
 			"leave the cluster: %s attached to networks of the cluster: detach them, or "+
 				"use --force", are(attached))
 	}
-	if m.cloned() {
+	if (standing{m}).cloned() {
 		return []string{fmt.Sprintf("another host acts as node %s: its records in etcd stay", f.Name)}, nil
 	}
 	store, snapshot, err := m.inCluster()

@@ -228,7 +228,7 @@ func (m *Member) start() error {
 	if err == nil {
 		store, err = m.cfg.Open(f.Access, f.ClusterName, f.Cluster, m.cfg.Dir)
 	}
-	m.look() // the first snapshot is judged by it
+	standing{m}.look() // the first snapshot is judged by it
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failed = err
@@ -240,9 +240,9 @@ func (m *Member) start() error {
 	m.store, m.end, m.ended = store, end, make(chan struct{})
 	var tasks sync.WaitGroup
 	tasks.Go(func() { m.follow(ctx, store.Updates(ctx)) })
-	tasks.Go(func() { m.keepLooking(ctx) })
-	tasks.Go(func() { m.keepAlive(ctx, store) })
-	tasks.Go(func() { m.renew(ctx) })
+	tasks.Go(func() { standing{m}.keepLooking(ctx) })
+	tasks.Go(func() { reporter{m}.keepAlive(ctx, store) })
+	tasks.Go(func() { renewal{m}.renew(ctx) })
 	tasks.Go(func() { m.serve(ctx) })
 	ended := m.ended
 	go func() { tasks.Wait(); close(ended) }()
@@ -434,7 +434,7 @@ func (m *Member) ownAddresses(addresses []netip.Addr) error {
 	if err := validAddresses(addresses); err != nil {
 		return err
 	}
-	m.look()
+	standing{m}.look()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if missing := m.host.missing(addresses); len(missing) > 0 {

@@ -82,7 +82,8 @@ func (m *Member) settling(s kv.Snapshot, r api.ClusterHost) (t kv.Txn, err error
 		return t, err
 	}
 	n.Instance, n.MTU = instance, m.cfg.mtu(n.Addresses, n.MTU)
-	t.Then = []kv.Change{{Key: key, Value: record.Encode(n)}, touched, {Key: record.Key(record.Clones, n.ID, instance.ID)}}
+	t.Then = []kv.Change{{Key: key, Value: record.Encode(n)}, touched,
+		{Key: record.Key(record.Clones, n.ID, instance.ID)}}
 	return t, nil
 }
 

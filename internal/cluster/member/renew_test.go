@@ -28,7 +28,7 @@ func TestRenewAfterClockWasWrong(t *testing.T) {
 				m := renewing(t, now)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
-				go func() { defer close(ended); m.renew(ctx) }()
+				go func() { defer close(ended); renewal{m}.renew(ctx) }()
 				defer func() { cancel(); <-ended }()
 				synctest.Wait()
 				offset.Store(0)

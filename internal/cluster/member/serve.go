@@ -144,7 +144,7 @@ func (m *Member) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathJoin, func(w http.ResponseWriter, r *http.Request) {
 		var request joinRequest
-		respond(w, r, &request, func() (any, error) { return m.admit(r.Context(), request, r.TLS) })
+		respond(w, r, &request, func() (any, error) { return admission{m}.admit(r.Context(), request, r.TLS) })
 	})
 	mux.HandleFunc("POST "+pathPing, m.members(func(w http.ResponseWriter, r *http.Request, _ string) {
 		respond(w, r, &struct{}{}, func() (any, error) { return m.pong(), nil })
@@ -156,7 +156,7 @@ func (m *Member) handler() http.Handler {
 			if ask == nil {
 				return nil, api.Faultf(api.NotFound, "this node does not know the question: compare the versions")
 			}
-			if err := m.permitted(); err != nil { // the promises of a copy do not bind the node
+			if err := (standing{m}).permitted(); err != nil { // the promises of a copy do not bind the node
 				return nil, err
 			}
 			return ask(r.Context(), from, question)

@@ -31,6 +31,10 @@ func NewServer() *Server {
 
 // Run is dhcp.Run for a client of the server.
 func (s *Server) Run(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)) error {
+	if s.Silent && c.Last.IsValid() { // it tries until a server answers
+		<-ctx.Done()
+		return nil
+	}
 	if s.Silent {
 		return dhcp.ErrNoServer
 	}

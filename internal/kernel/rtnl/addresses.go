@@ -72,7 +72,8 @@ func (r *AddressReader) Read() ([]LinkAddresses, error) {
 	r.of, r.links = of, nil
 	for _, l := range links {
 		a := l.Attrs()
-		r.links = append(r.links, LinkAddresses{Hardware: a.HardwareAddr, Permanent: a.PermHWAddr, Addresses: of[a.Index]})
+		r.links = append(r.links, LinkAddresses{Hardware: a.HardwareAddr, Permanent: a.PermHWAddr,
+			Addresses: of[a.Index]})
 	}
 	return r.links, nil
 }

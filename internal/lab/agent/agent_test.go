@@ -209,16 +209,28 @@ func TestHostileOrders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	local := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	server, client := topology.NewWire()
 	good := machine.Order{Path: "host", Part: topology.ServerPart, Suite: "quick",
-		Uplink: topology.Uplink{MAC: local, Peer: local}}
+		Uplink: topology.Uplink{MAC: server, Peer: client}}
+	for _, neighbour := range []string{"52:54:00:12:34:56", "00:00:00:00:00:01", "02:42:ac:11:00:02"} {
+		mac, err := net.ParseMAC(neighbour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wire := range []topology.Uplink{{MAC: mac, Peer: client}, {MAC: server, Peer: mac}, {}} {
+			order := good
+			order.Uplink = wire
+			if _, err := r.Build(t.Context(), order); err == nil || !strings.Contains(err.Error(), "of other hosts") {
+				t.Errorf("a wire with the address of a neighbour: %v", err)
+			}
+		}
+	}
 	for why, change := range map[string]func(o *machine.Order){
-		"there is no such path":    func(o *machine.Order) { o.Path = "../host" },
-		"there is no part":         func(o *machine.Order) { o.Part = topology.Whole },
-		"are not some of":          func(o *machine.Order) { o.Clients = append(o.Clients, "root") },
-		"not locally administered": func(o *machine.Order) { o.Uplink.MAC = net.HardwareAddr{0, 0, 0, 0, 0, 1} },
-		"there is no suite":        func(o *machine.Order) { o.Suite = "none" },
-		"there is no workload":     func(o *machine.Order) { o.Workloads = []string{"none"} },
+		"there is no such path": func(o *machine.Order) { o.Path = "../host" },
+		"there is no part":      func(o *machine.Order) { o.Part = topology.Whole },
+		"are not some of":       func(o *machine.Order) { o.Clients = append(o.Clients, "root") },
+		"there is no suite":     func(o *machine.Order) { o.Suite = "none" },
+		"there is no workload":  func(o *machine.Order) { o.Workloads = []string{"none"} },
 	} {
 		order := good
 		change(&order)

@@ -276,18 +276,14 @@ func (s *session) check(o machine.Order) error {
 		return fmt.Errorf("the clients %q are not some of %q", o.Clients, clients)
 	case len(s.parts) >= maxParts:
 		return fmt.Errorf("%d paths exist already, and an agent builds at most %d", len(s.parts), maxParts)
-	case len(o.Uplink.MAC) != macSize || len(o.Uplink.Peer) != macSize || o.Uplink.MAC[0]&3 != 2 ||
-		o.Uplink.Peer[0]&3 != 2:
-		return errors.New("the addresses of the wire are not locally administered")
+	case !topology.OfWire(o.Uplink.MAC) || !topology.OfWire(o.Uplink.Peer):
+		return errors.New("the addresses of the wire can be those of other hosts")
 	}
 	return nil
 }
 
 // clients are all of them.
 var clients = []result.Client{result.Remote, result.Local, result.Peer}
-
-// macSize is the size of an Ethernet address in bytes.
-const macSize = 6
 
 // load returns what passes the messages of a generator on. Each generator has one
 // stream.

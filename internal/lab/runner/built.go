@@ -2,10 +2,8 @@ package runner
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"fairlead/internal/lab/ledger"
@@ -69,10 +67,7 @@ func (o Options) divided() bool { return o.Server != nil && o.Client != nil }
 
 // buildParts builds the path in parts on the session's two machines.
 func (s *session) buildParts(ctx context.Context, p suite.Path) (b *built, err error) {
-	server, client, err := addresses()
-	if err != nil {
-		return nil, err
-	}
+	server, client := topology.NewWire()
 	order := machine.Order{Path: p.Name, Suite: s.Suite.Name, Clients: s.Suite.Clients,
 		Family: s.Suite.Family, Netem: s.Suite.Netem}
 	for _, w := range s.Suite.Workloads {
@@ -88,19 +83,6 @@ func (s *session) buildParts(ctx context.Context, p suite.Path) (b *built, err e
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
-}
-
-// addresses returns the random addresses of the two ends of a wire, which are
-// locally administered (IEEE 802).
-func addresses() (server, client net.HardwareAddr, err error) {
-	b := make([]byte, 6)
-	if _, err := rand.Read(b); err != nil {
-		return nil, nil, fmt.Errorf("choose the addresses of a wire: %w", err)
-	}
-	b[0] = b[0]&^1 | 2
-	server, client = net.HardwareAddr(b), append(net.HardwareAddr{}, b...)
-	client[5] ^= 1
-	return server, client, nil
 }
 
 // window is the measured window on all machines that take part.

@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"bytes"
+	"crypto/rand"
 	"net"
 	"net/netip"
 	"slices"
@@ -18,6 +20,23 @@ type Uplink struct {
 	MAC, Peer net.HardwareAddr
 }
 
+// wirePrefix begins all addresses of wires. It is locally administered (IEEE 802), and no virtual machine monitor or
+// container engine uses it: a laboratory must not get the packets of the machine's neighbours on the link.
+var wirePrefix = []byte{0x06, 0xf1, 0xab}
+
+// NewWire returns random addresses for the two ends of a wire.
+func NewWire() (server, client net.HardwareAddr) {
+	random := make([]byte, 3)
+	_, _ = rand.Read(random) // it never fails
+	server = slices.Concat(wirePrefix, random)
+	return server, flipped(server, machineBit)
+}
+
+// OfWire reports whether an address can be one of NewWire.
+func OfWire(a net.HardwareAddr) bool {
+	return len(a) == len(wirePrefix)+3 && bytes.HasPrefix(a, wirePrefix)
+}
+
 // DescribeLink describes a link of this machine. It measures the link's traffic for
 // the given time.
 func DescribeLink(name string, during time.Duration) (result.Link, error) {
@@ -31,8 +50,9 @@ func DescribeLink(name string, during time.Duration) (result.Link, error) {
 }
 
 // The bits of the last byte of a wire's addresses that distinguish the ends of further
-// links on the same machines. The lowest bit distinguishes the two machines.
+// links on the same machines.
 const (
+	machineBit = 1
 	secondBit  = 2
 	sandboxBit = 4
 )

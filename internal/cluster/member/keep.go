@@ -47,7 +47,7 @@ func (m reporter) keepAlive(ctx context.Context, store kv.Committer) {
 		if !m.isMember(f.Node) {
 			continue
 		}
-		if (standing{m.Member}).cloned() {
+		if standing(m).cloned() {
 			if !m.reportClone(ctx, store, f) {
 				again = reportAgain
 			}
@@ -158,7 +158,7 @@ func commitShort(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, 
 // frozen host corrects nothing.
 func (m reporter) describe(ctx context.Context, store kv.Committer, f file) {
 	m.mu.Lock()
-	n, e, known := standing{m.Member}.ownRecord()
+	n, e, known := standing(m).ownRecord()
 	frozen, instance := m.frozen, m.host.instance(n.Addresses)
 	m.mu.Unlock()
 	if !known || frozen != "" {

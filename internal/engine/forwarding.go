@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
 	"fairlead/internal/store"
 )
@@ -45,7 +46,7 @@ func (e *Engine) keepRouters(p plan.Plan, record store.Record) (plan.Plan, error
 		return p, nil
 	}
 	if !e.keepsRouters() {
-		links, err := e.routerLinks(record)
+		links, err := routerLinks(e.cfg.Kernel.Net(), record)
 		if err != nil {
 			return nil, err
 		}
@@ -60,8 +61,8 @@ func (e *Engine) keepRouters(p plan.Plan, record store.Record) (plan.Plan, error
 
 // routerLinks returns the host's links on which it accepts router advertisements, or
 // did so before Fairlead turned on forwarding.
-func (e *Engine) routerLinks(record store.Record) ([]string, error) {
-	confs, err := e.cfg.Kernel.Net().RouterLinks()
+func routerLinks(net *rtnl.Reader, record store.Record) ([]string, error) {
+	confs, err := net.RouterLinks()
 	if err != nil {
 		return nil, fmt.Errorf("read what the host's links accept: %w", err)
 	}
@@ -87,7 +88,7 @@ func (e *Engine) routersChanged() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	links, err := e.routerLinks(record)
+	links, err := routerLinks(e.cfg.Kernel.Net(), record)
 	if err != nil || slices.Equal(links, e.routers.links) {
 		return false, err
 	}
@@ -98,14 +99,14 @@ func (e *Engine) routersChanged() (bool, error) {
 // overwritten returns the settings of the host that the kernel changes with the
 // setting, and that are not as the kernel leaves them when it is turned off again. They
 // have no Value, because Fairlead does not set them.
-func (e *Engine) overwritten(s plan.Sysctl) ([]store.Setting, error) {
+func overwritten(net *rtnl.Reader, s plan.Sysctl) ([]store.Setting, error) {
 	v4 := s == plan.IPForwarding(true)
 	if !v4 && s != plan.IPForwarding(false) {
 		return nil, nil
 	}
 	var all []store.Setting
 	record := func(name, unusual string) error {
-		now, err := e.cfg.Kernel.Net().ReadSysctl(plan.Sysctl{Name: name})
+		now, err := net.ReadSysctl(plan.Sysctl{Name: name})
 		if err == nil && now == unusual {
 			all = append(all, store.Setting{Name: name, Before: now})
 		}
@@ -116,7 +117,7 @@ func (e *Engine) overwritten(s plan.Sysctl) ([]store.Setting, error) {
 			return nil, err
 		}
 	}
-	links, err := e.cfg.Kernel.Net().Forwarders(v4)
+	links, err := net.Forwarders(v4)
 	if err != nil {
 		return nil, err
 	}
@@ -129,12 +130,12 @@ func (e *Engine) overwritten(s plan.Sysctl) ([]store.Setting, error) {
 }
 
 // restoreOverwritten restores what the kernel has changed with the setting.
-func (e *Engine) restoreOverwritten(record *store.Record, with plan.Sysctl) error {
+func restoreOverwritten(k Kernel, record *store.Record, with plan.Sysctl) error {
 	for _, s := range record.Settings {
 		if s.Value != "" || leader(s) != with.Name {
 			continue
 		}
-		_, err := e.cfg.Kernel.Apply([]plan.Op{{Object: plan.Sysctl{Name: s.Name, Value: s.Before}}})
+		_, err := k.Apply([]plan.Op{{Object: plan.Sysctl{Name: s.Name, Value: s.Before}}})
 		if err != nil && !isAbsent(err) {
 			return err
 		}

@@ -29,7 +29,7 @@ func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 		if value == s.Value {
 			continue
 		}
-		others, err := e.overwritten(s)
+		others, err := overwritten(e.cfg.Kernel.Net(), s)
 		if err != nil {
 			return fmt.Errorf("read what the kernel changes with %s: %w", s.Name, err)
 		}
@@ -113,7 +113,7 @@ func (e *Engine) restore(record *store.Record, s plan.Sysctl) error {
 	if err != nil && !isAbsent(err) {
 		return err
 	}
-	return e.restoreOverwritten(record, set)
+	return restoreOverwritten(e.cfg.Kernel, record, set)
 }
 
 // isAbsent reports whether the setting does not exist: its link or its sandbox was

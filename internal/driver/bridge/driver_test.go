@@ -96,7 +96,8 @@ func TestSameLinkName(t *testing.T) {
 		}
 		parts := make([]plan.Part, 2)
 		for i, n := range []string{first, name} {
-			parts[i] = plan.NewPart(bridge.Driver{}.Network(model.Network{Name: n, Subnets: dual[i : i+1]}, plan.Facts{}))
+			net := model.Network{Name: n, Subnets: dual[i : i+1]}
+			parts[i] = plan.NewPart(bridge.Driver{}.Network(net, plan.Facts{}))
 		}
 		_, err := plan.Merge(parts...)
 		if err == nil || !strings.Contains(err.Error(), "choose another name than "+name) {

@@ -121,7 +121,8 @@ func (h *Handle) exits() ([]string, error) {
 		a := l.Attrs()
 		isPort := a.MasterIndex != 0 && !routing[a.MasterIndex]
 		isForeignBridge := l.Type() == string(plan.Bridge) && !uplink[a.Index]
-		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && !isPort && !isForeignBridge && isExact(a.Name) {
+		linked := a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && !isPort && !isForeignBridge
+		if linked && isExact(a.Name) {
 			names = append(names, a.Name)
 		}
 	}
@@ -133,7 +134,8 @@ func (h *Handle) exits() ([]string, error) {
 // kernel accepts nearly any name, and iptables has quotes, options and wildcards.
 func isExact(name string) bool {
 	return !strings.HasPrefix(name, "-") && !strings.ContainsFunc(name, func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.@", c))
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("-_.@", c))
 	})
 }
 

@@ -157,7 +157,8 @@ func TestAlteredTablesAreReplaced(t *testing.T) {
 	group := func(read func() (plan.Plan, error), of plan.Object) func() (plan.Object, error) {
 		return func() (plan.Object, error) {
 			have, err := read()
-			return plan.OrNil(of, slices.ContainsFunc(have, func(o plan.Object) bool { return o.Key() == of.Key() })), err
+			same := func(o plan.Object) bool { return o.Key() == of.Key() }
+			return plan.OrNil(of, slices.ContainsFunc(have, same)), err
 		}
 	}
 	for _, c := range []struct {

@@ -93,7 +93,8 @@ type foundChain struct {
 
 // chain returns the chain with this name, or unix.ENOENT.
 func (r reader) chain(t *nftables.Table, name string) (foundChain, error) {
-	body := append(request(t.Family, t.Name), nl.NewRtAttr(unix.NFTA_CHAIN_NAME, nl.ZeroTerminated(name)).Serialize()...)
+	body := append(request(t.Family, t.Name),
+		nl.NewRtAttr(unix.NFTA_CHAIN_NAME, nl.ZeroTerminated(name)).Serialize()...)
 	list, err := r.Request(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETCHAIN, 0, body)
 	if err == nil && (len(list) != 1 || len(list[0]) < nfgenLen) {
 		err = errors.New("the kernel gives no answer")

@@ -13,7 +13,8 @@ import (
 // opaque: see rules.Opaque.
 func (r foundRule) decode() *nftables.Rule {
 	t := &nftables.Table{Name: r.table, Family: r.family}
-	rule := &nftables.Rule{Table: t, Chain: &nftables.Chain{Name: r.chain, Table: t}, Handle: r.handle, UserData: r.data}
+	rule := &nftables.Rule{Table: t, Chain: &nftables.Chain{Name: r.chain, Table: t}, Handle: r.handle,
+		UserData: r.data}
 	nlutil.Attributes(r.exprs, func(_ uint16, attrs []byte) {
 		rule.Exprs = append(rule.Exprs, decodeExpression(r.family, attrs))
 	})
@@ -94,7 +95,8 @@ func decodeByLibrary(family nftables.TableFamily, name string, data []byte) (e e
 // direction, of which the kernel sends 1, and leaves out the source register.
 func decodeCt(data []byte) expr.Any {
 	n := numbersOf(data)
-	e := &expr.Ct{Key: expr.CtKey(n[unix.NFTA_CT_KEY]), Register: n[unix.NFTA_CT_DREG], Direction: n[unix.NFTA_CT_DIRECTION]}
+	e := &expr.Ct{Key: expr.CtKey(n[unix.NFTA_CT_KEY]), Register: n[unix.NFTA_CT_DREG],
+		Direction: n[unix.NFTA_CT_DIRECTION]}
 	if source := n[unix.NFTA_CT_SREG]; source != 0 {
 		e.Register, e.SourceRegister = source, true
 	}

@@ -129,7 +129,8 @@ func (h *Handle) links() (rules.Links, error) {
 func leftOut(tables []*nftables.Table) map[nftChain]bool {
 	found := map[nftChain]bool{}
 	for _, t := range tables {
-		services := t.Family == nftables.TableFamilyINet && (t.Name == plan.ServicesTable || t.Name == plan.IPVSTableName)
+		services := t.Family == nftables.TableFamilyINet &&
+			(t.Name == plan.ServicesTable || t.Name == plan.IPVSTableName)
 		if services || t.Flags&tableDormant != 0 {
 			found[nftChain{t.Family, t.Name, ""}] = true
 		}

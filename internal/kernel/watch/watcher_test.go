@@ -113,8 +113,8 @@ func TestShaperInSandboxIsWatched(t *testing.T) {
 	if err := link.New(cache, reader).SetLink(veth); err != nil {
 		t.Fatal(err)
 	}
-	limit := []string{"qdisc", "replace", "dev", "eth0", "root", "handle", "fa1e:", "tbf", "rate", "8mbit", "burst", "80k",
-		"latency", "50ms"}
+	limit := []string{"qdisc", "replace", "dev", "eth0", "root", "handle", "fa1e:", "tbf", "rate", "8mbit",
+		"burst", "80k", "latency", "50ms"}
 	kerneltest.Run(t, box, "tc", limit...)
 	w, err := New(t.Context(), Config{Net: reader, NFT: noNFT{}, Concerns: func(m *Matcher, o plan.Object) bool {
 		return m.ShaperDiffers(o.(plan.Shaper))

@@ -251,8 +251,7 @@ inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct pa
 	if (!w->kept)
 		w->slot = choose_real(f, &w->tuple);
 	r = real_of(w->slot);
-	l = load_of(w->slot);
-	if (!w->slot || !r || !l || !r->generation)
+	if (!w->slot || !r || !r->generation)
 		return 0;
 	if (is_protected_leg(p, w, r)) {
 		w->no_real = 0;
@@ -270,7 +269,9 @@ inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct pa
 		bpf_map_update_elem(&fl_conns_udp, &w->name, &w->conn, BPF_ANY);
 	else
 		bpf_map_update_elem(&fl_young_conns, &w->name, &w->conn, BPF_ANY);
-	__sync_fetch_and_add(&l->active, 1);
+	l = load_of(w->slot);
+	if (l)
+		__sync_fetch_and_add(&l->active, 1);
 	count_flow(REAL_BIT | w->slot);
 	return find_flow(&w->key);
 }

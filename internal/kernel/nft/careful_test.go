@@ -200,3 +200,18 @@ func TestAlteredTablesAreReplaced(t *testing.T) {
 		}
 	}
 }
+
+// TestSetOfUnknownField reads a rule that looks up a field that is not evaluated.
+func TestSetOfUnknownField(t *testing.T) {
+	h := openTest(t)
+	kerneltest.Run(t, h.ns, "nft", "add table ip o; add chain ip o in { type filter hook input priority 0; }; "+
+		"add rule ip o in ct original ip daddr { 192.0.2.1, 192.0.2.2 } accept")
+	rs, _, err := h.Ruleset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := rs.Find("ip o", "in")
+	if len(c.Rules) != 1 || !c.Rules[0].Partial || len(c.Rules[0].Conditions) != 0 {
+		t.Errorf("the chain is read as %+v", c)
+	}
+}

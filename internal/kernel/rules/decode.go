@@ -457,6 +457,9 @@ func (d *decoder) lookup(e *expr.Lookup) {
 		}
 		return
 	}
+	if fields == nil && len(elements) > 0 { // a field that is not supported
+		return
+	}
 	c := Condition{Not: e.Invert, In: [][]Range{}}
 	for _, f := range fields {
 		c.Fields = append(c.Fields, f.field)

@@ -91,7 +91,7 @@ inline_always long lookup_route(struct __sk_buff *skb, const struct flow *f, str
 /* may_detour reports whether replies may leave via another link than the one on which the
  * client's packets arrive: for a service, and if user space marks that link as loose.
  */
-static __noinline int may_detour(const struct flow *f)
+inline_always int may_detour(const struct flow *f)
 {
 	__u32 ifindex = f->ifindex;
 	struct uplink_check *by;

@@ -122,7 +122,7 @@ func (e *Engine) undo(record *store.Record, done []plan.Op) error {
 
 // attempt carries out the steps, and returns those that may have changed the host.
 func (e *Engine) attempt(ctx context.Context, want plan.Plan, s steps) (done []plan.Op, err error) {
-	if err := e.cfg.Kernel.Sockets().CheckPorts(e.unreserved(s.ebpf)); err != nil {
+	if err := e.cfg.Kernel.Sockets().CheckPorts(unreserved(s.ebpf, e.userspace)); err != nil {
 		return nil, err
 	}
 	if err := e.setProxy(ctx, s.userspace, bridging(want, s.userspace)); err != nil {
@@ -135,14 +135,14 @@ func (e *Engine) attempt(ctx context.Context, want plan.Plan, s steps) (done []p
 
 // unreserved returns the new mappings whose ports the proxy does not reserve, so
 // that a socket of another program may use them.
-func (e *Engine) unreserved(ops []plan.Op) []plan.EBPFMapping {
+func unreserved(ops []plan.Op, userspace plan.Plan) []plan.EBPFMapping {
 	var mappings []plan.EBPFMapping
 	for _, op := range ops {
 		l, ok := op.Object.(plan.EBPFMapping)
 		if !ok || op.Del || op.Old != nil || l.Reserved {
 			continue
 		}
-		if !slices.ContainsFunc(e.userspace, func(o plan.Object) bool { return holds(o, l.Proto, l.Ports) }) {
+		if !slices.ContainsFunc(userspace, func(o plan.Object) bool { return holds(o, l.Proto, l.Ports) }) {
 			mappings = append(mappings, l)
 		}
 	}

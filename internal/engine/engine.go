@@ -175,7 +175,7 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	if err != nil {
 		return want, err
 	}
-	if err := e.shadowed(before.Applied, t.full); err != nil {
+	if err := shadowed(e.cfg.Kernel, before.Applied, t.full); err != nil {
 		return want, err
 	}
 	byAccount := e.applied != nil

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/driver"
 	"fairlead/internal/ipam"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/plan"
@@ -64,7 +65,7 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 		facts.Missing = e.missing(s.Services)
 	}
 	var err error
-	if facts.IPsec, err = e.policies(s); err != nil {
+	if facts.IPsec, err = policies(e.cfg.Kernel.Net(), s); err != nil {
 		return facts, err
 	}
 	if len(s.Networks) > 0 {
@@ -87,15 +88,15 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 
 // policies returns the IPsec policies that cover packets to an address of the host or of
 // a virtual service.
-func (e *Engine) policies(s model.State) ([]plan.IPsecPolicy, error) {
+func policies(net *rtnl.Reader, s model.State) ([]plan.IPsecPolicy, error) {
 	if len(s.Publishes)+len(s.Services) == 0 {
 		return nil, nil
 	}
-	all, err := e.cfg.Kernel.Net().IPsecPolicies()
+	all, err := net.IPsecPolicies()
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	dialled, err := e.cfg.Kernel.Net().LocalAddrs()
+	dialled, err := net.LocalAddrs()
 	for _, v := range s.Services {
 		dialled = append(dialled, v.Addresses...)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -19,7 +20,7 @@ func (e *Engine) virtual(s model.State, record store.Record) (plan.Plan, error) 
 	if !slices.ContainsFunc(s.Services, isLocal) {
 		return nil, leased(s)
 	}
-	adopted, err := e.notOurs(record)
+	adopted, err := notOurs(e.cfg.Kernel.Net(), record)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +91,8 @@ func isLocal(v model.VirtualService) bool {
 }
 
 // notOurs returns the addresses on the host's links that Fairlead did not add.
-func (e *Engine) notOurs(record store.Record) (map[netip.Addr]bool, error) {
-	local, err := e.cfg.Kernel.Net().LocalAddrs()
+func notOurs(net *rtnl.Reader, record store.Record) (map[netip.Addr]bool, error) {
+	local, err := net.LocalAddrs()
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +157,7 @@ func leased(s model.State) error {
 // shadowed refuses new frontends if a socket of another program listens there,
 // because the service would take that program's clients. It allows them if the host
 // itself is a real server at that port.
-func (e *Engine) shadowed(before, full model.State) error {
+func shadowed(k Kernel, before, full model.State) error {
 	known := map[model.Frontend]bool{}
 	for _, v := range before.Services {
 		for _, f := range v.Frontends() {
@@ -182,7 +183,7 @@ func (e *Engine) shadowed(before, full model.State) error {
 	if len(mappings) == 0 {
 		return nil
 	}
-	err := e.cfg.Kernel.Sockets().CheckPorts(mappings)
+	err := k.Sockets().CheckPorts(mappings)
 	var inUse *sockdiag.PortInUseError
 	if !errors.As(err, &inUse) {
 		return err

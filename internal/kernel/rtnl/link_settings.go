@@ -17,9 +17,9 @@ import (
 // (IFLA_INET_CONF and IFLA_INET6_CONF; linux/ip.h, linux/ipv6.h), by the sysctl's
 // name without the link's name.
 var confIndex = map[string]ConfAt{
-	"net.ipv4.conf..forwarding":          {unix.AF_INET, 1 - 1}, // IPV4_DEVCONF_* count from 1
-	"net.ipv4.conf..accept_redirects":    {unix.AF_INET, 4 - 1},
-	"net.ipv4.conf..accept_source_route": {unix.AF_INET, 9 - 1},
+	"net.ipv4.conf..forwarding":          {unix.AF_INET, 0}, // IPV4_DEVCONF_FORWARDING - 1: they count from 1
+	"net.ipv4.conf..accept_redirects":    {unix.AF_INET, 3},
+	"net.ipv4.conf..accept_source_route": {unix.AF_INET, 8},
 	"net.ipv6.conf..forwarding":          {unix.AF_INET6, 0},
 	"net.ipv6.conf..accept_ra":           {unix.AF_INET6, 3},
 	"net.ipv6.conf..accept_redirects":    {unix.AF_INET6, 4},

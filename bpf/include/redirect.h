@@ -89,16 +89,17 @@ inline_always long lookup_route(struct __sk_buff *skb, const struct flow *f, str
 }
 
 /* may_detour reports whether replies may leave via another link than the one on which the
- * client's packets arrive: for a service, and if user space marks that link as loose.
+ * client's packets arrive: for a service, and if user space marks that link as loose. The
+ * route's memory has the key, because no more stack is left.
  */
-inline_always int may_detour(const struct flow *f)
+inline_always int may_detour(const struct flow *f, struct bpf_fib_lookup *route)
 {
-	__u32 ifindex = f->ifindex;
 	struct uplink_check *by;
 
 	if (is_real(f->slot))
 		return 1;
-	by = bpf_map_lookup_elem(&fl_uplinks, &ifindex);
+	route->ifindex = f->ifindex;
+	by = bpf_map_lookup_elem(&fl_uplinks, &route->ifindex);
 	return by && by->flags & UPLINK_LOOSE;
 }
 
@@ -115,7 +116,7 @@ global_func int find_hop(struct __sk_buff *skb, const struct flow *f, struct nex
 		return 0;
 	found = lookup_route(skb, f, &route, BPF_FIB_LOOKUP_OUTPUT);
 	if (!has_route(found) || route.ifindex != f->ifindex) {
-		if (!may_detour(f))
+		if (!may_detour(f, &route))
 			return 0;
 		found = lookup_route(skb, f, &route, 0);
 		if (!has_route(found))

@@ -188,10 +188,13 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
 		.ifindex = skb->ifindex, .link = l->ifindex,
 		.flags = flags | (l->flags & MAPPING_RESET ? FLOW_RESET : 0) | (p->class & 1 ? FLOW_OPEN : 0),
 	};
+	struct uplink_check *by = bpf_map_lookup_elem(&fl_uplinks, &fresh.ifindex);
 	struct alias alias = { .client = p->src };
 	__u32 ever = 1, slot = 0;
 	struct flow *f;
 
+	if (by && by->flags & UPLINK_LOOSE)
+		fresh.flags |= FLOW_LOOSE;
 	fresh.tick = bpf_jiffies64();
 	fresh.seen = bpf_ktime_get_coarse_ns();
 	if (!same(&p->src, &l->to) && !is_link_local(&p->src)) {

@@ -30,6 +30,7 @@ enum flow_flags {
 	FLOW_RST_OUT = 1 << 11, /* the endpoint has sent a reset: it does not know the connection */
 	FLOW_CLIENT_CLOSED = 1 << 12, /* closed by the client, one way: with half-open flows, not counted */
 	FLOW_DETOUR = 1 << 13,  /* replies leave via another link than the one on which requests arrive */
+	FLOW_LOOSE = 1 << 14,   /* the link on which requests arrive is loose: replies may leave via another one */
 };
 
 struct flow {

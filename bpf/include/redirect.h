@@ -88,24 +88,10 @@ inline_always long lookup_route(struct __sk_buff *skb, const struct flow *f, str
 	return bpf_fib_lookup(skb, route, sizeof(*route), flags);
 }
 
-/* may_detour reports whether replies may leave via another link than the one on which the
- * client's packets arrive: for a service, and if user space marks that link as loose. The
- * route's memory has the key, because no more stack is left.
- */
-inline_always int may_detour(const struct flow *f, struct bpf_fib_lookup *route)
-{
-	struct uplink_check *by;
-
-	if (is_real(f->slot))
-		return 1;
-	route->ifindex = f->ifindex;
-	by = bpf_map_lookup_elem(&fl_uplinks, &route->ifindex);
-	return by && by->flags & UPLINK_LOOSE;
-}
-
 /* find_hop looks up the next hop to the flow's client via the link on which the client's
  * packets arrive. It reports whether there is one. If there is no route via that link, any
- * other one is accepted if replies may leave there.
+ * other one is accepted for a service, and for a publish if that link is loose. With its
+ * callers it uses all of the stack, so the flow has what it needs.
  */
 global_func int find_hop(struct __sk_buff *skb, const struct flow *f, struct next_hop *h)
 {
@@ -116,7 +102,7 @@ global_func int find_hop(struct __sk_buff *skb, const struct flow *f, struct nex
 		return 0;
 	found = lookup_route(skb, f, &route, BPF_FIB_LOOKUP_OUTPUT);
 	if (!has_route(found) || route.ifindex != f->ifindex) {
-		if (!may_detour(f, &route))
+		if (!is_real(f->slot) && !(f->flags & FLOW_LOOSE))
 			return 0;
 		found = lookup_route(skb, f, &route, 0);
 		if (!has_route(found))

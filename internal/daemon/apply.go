@@ -30,7 +30,10 @@ func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result,
 	check := d.gateways.checker(s.Gateway)
 	var leasing []string
 	var changed changedGateway
-	err = d.ports.Do(ctx, func() (err error) { r, leasing, changed, err = d.applySpec(s, found, check, dry); return err })
+	err = d.ports.Do(ctx, func() (err error) {
+		r, leasing, changed, err = d.applySpec(s, found, check, dry)
+		return err
+	})
 	if err != nil || dry {
 		return r, err
 	}

@@ -8,7 +8,6 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/stats"
 	"fairlead/internal/kernel/conntrack"
-	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 )
 
@@ -27,21 +26,7 @@ func (m *meters) countProxied(ctx context.Context, s *api.Stats, x stats.Index) 
 		return err
 	}
 	s.Proxy = &total
-	for _, l := range each {
-		p := x.Find(l.Proto, l.Listener.Host, l.Ports.First)
-		if p == nil {
-			continue
-		}
-		stats.AddFlows(p, l.Accepted+l.Opened)
-		stats.AddLive(p, l.Connections+l.Flows)
-		if x.Tracked[p.Via] {
-			continue // the bytes of tracked flows are not counted
-		}
-		p.Bytes = stats.Sum(p.Bytes, counter.InOut{In: l.BytesIn, Out: l.BytesOut})
-		if l.Proto == model.UDP {
-			p.Packets = stats.Sum(p.Packets, counter.InOut{In: l.DatagramsIn, Out: l.DatagramsOut})
-		}
-	}
+	x.AddProxied(each)
 	return nil
 }
 
@@ -52,16 +37,7 @@ func (m *meters) countMappings(s *api.Stats, x stats.Index) error {
 		return err
 	}
 	s.EBPF = &fill
-	for _, c := range each {
-		p := x.Find(c.Proto, c.Host, c.Ports.First)
-		if p == nil {
-			continue
-		}
-		stats.AddFlows(p, c.Flows)
-		stats.AddLive(p, c.Live)
-		p.Bytes, p.Packets, p.Drops = stats.Sum(p.Bytes, c.Bytes), stats.Sum(p.Packets, c.Packets),
-			stats.Sum(p.Drops, c.Drops)
-	}
+	x.AddMapped(each)
 	return nil
 }
 

@@ -117,11 +117,11 @@ func overwritten(net *rtnl.Reader, s plan.Sysctl) ([]store.Setting, error) {
 			return nil, err
 		}
 	}
-	links, err := net.Forwarders(v4)
+	confs, err := net.ReadConfs("")
 	if err != nil {
 		return nil, err
 	}
-	for _, link := range append(links, "default") {
+	for _, link := range append(rtnl.Forwarders(confs, v4), "default") {
 		if err := record(plan.LinkForwarding(v4, link).Name, "1"); err != nil && !isAbsent(err) {
 			return nil, err
 		}

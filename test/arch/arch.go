@@ -215,7 +215,8 @@ var Rules = []Rule{
 	{
 		Name: "finding sandboxes needs only kernel and inotify",
 		Of:   []string{"internal/sandbox/..."},
-		Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/lock", "internal/sandbox/...",
+		Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/lock",
+			"internal/sandbox/...",
 			"internal/recovery"},
 	},
 	{
@@ -307,8 +308,8 @@ var Rules = []Rule{
 	{
 		Name: "the proxy is a separate process and needs only plan's listeners",
 		Of:   []string{"internal/proxy/..."},
-		Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/kernel/localaddr", "internal/lock",
-			"internal/proxy/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/kernel/localaddr",
+			"internal/lock", "internal/proxy/..."},
 	},
 	{
 		Name: "the overlay check sends packets as any program does, and imports only model and plan",

@@ -60,7 +60,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, host: kerneltest.Netns(t)}
-	for _, line := range []string{"link set lo up", "link add up0 type veth peer name up1", "addr add " + hostAddress + "/24 dev up0",
+	for _, line := range []string{"link set lo up", "link add up0 type veth peer name up1",
+		"addr add " + hostAddress + "/24 dev up0",
 		"link set up0 up", "link set up1 up"} {
 		kerneltest.Run(t, w.host, "ip", strings.Fields(line)...)
 	}
@@ -94,7 +95,8 @@ func newWorld(t *testing.T) *world {
 	}
 	if _, err := w.daemon.Client.SetService(t.Context(), api.ServiceRequest{VirtualService: model.VirtualService{
 		Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Proto: model.TCP,
-		Ports: []model.PortRange{model.Port(80)}, Reals: []model.RealServer{real("10.0.0.2"), real("10.0.0.3")}}}); err != nil {
+		Ports: []model.PortRange{model.Port(80)},
+		Reals: []model.RealServer{real("10.0.0.2"), real("10.0.0.3")}}}); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -21,7 +21,8 @@ func TestDamagedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.self = member.Self{Node: "node"}
-	want := map[netip.Addr]*vip.Memory{netip.MustParseAddr("192.0.2.10"): {Epoch: 1234, Listed: []string{"node", "other"}}}
+	want := map[netip.Addr]*vip.Memory{netip.MustParseAddr("192.0.2.10"): {Epoch: 1234,
+		Listed: []string{"node", "other"}}}
 	if err := r.write(memories{"node", want}); err != nil {
 		t.Fatal(err)
 	}

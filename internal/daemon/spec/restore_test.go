@@ -14,7 +14,8 @@ func TestRestored(t *testing.T) {
 	network := func(name string, by model.Origin) model.Network { return model.Network{Name: name, Origin: by} }
 	before := model.Desired{Networks: []model.Network{network("old", ours), network("lan", theirs)},
 		Gateway: &model.Gateway{Origin: ours}}
-	now := model.Desired{Networks: []model.Network{network("lan", theirs), network("new", ours), network("two", theirs)},
+	now := model.Desired{Networks: []model.Network{network("lan", theirs), network("new", ours),
+		network("two", theirs)},
 		Gateway: &model.Gateway{Origin: ours}}
 	got := Restored(now, before, ours)
 	want := []model.Network{network("lan", theirs), network("two", theirs), network("old", ours)}

@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
+	"fairlead/internal/proxy"
 )
 
 // AddFlows adds to the number of all flows.
@@ -98,4 +99,36 @@ func answersAt(p model.Publish, host netip.Addr) bool {
 		return p.AnyAddr()
 	}
 	return p.Accepts(host)
+}
+
+// AddProxied adds what the proxy's listeners have carried.
+func (x Index) AddProxied(all []proxy.ListenerStats) {
+	for _, l := range all {
+		p := x.Find(l.Proto, l.Listener.Host, l.Ports.First)
+		if p == nil {
+			continue
+		}
+		AddFlows(p, l.Accepted+l.Opened)
+		AddLive(p, l.Connections+l.Flows)
+		if x.Tracked[p.Via] {
+			continue // the bytes of tracked flows are not counted
+		}
+		p.Bytes = Sum(p.Bytes, counter.InOut{In: l.BytesIn, Out: l.BytesOut})
+		if l.Proto == model.UDP {
+			p.Packets = Sum(p.Packets, counter.InOut{In: l.DatagramsIn, Out: l.DatagramsOut})
+		}
+	}
+}
+
+// AddMapped adds what the mappings of the eBPF data path have carried.
+func (x Index) AddMapped(all []counter.Publish) {
+	for _, c := range all {
+		p := x.Find(c.Proto, c.Host, c.Ports.First)
+		if p == nil {
+			continue
+		}
+		AddFlows(p, c.Flows)
+		AddLive(p, c.Live)
+		p.Bytes, p.Packets, p.Drops = Sum(p.Bytes, c.Bytes), Sum(p.Packets, c.Packets), Sum(p.Drops, c.Drops)
+	}
 }

@@ -42,12 +42,8 @@ func (h *Reader) RouterLinks() ([]RouterLink, error) {
 	return all, nil
 }
 
-// Forwarders returns the host's links that forward packets of a family (IPv4 if v4).
-func (h *Reader) Forwarders(v4 bool) ([]string, error) {
-	confs, err := h.ReadConfs("")
-	if err != nil {
-		return nil, err
-	}
+// Forwarders returns the links that forward packets of a family (IPv4 if v4), of those that ReadConfs returns.
+func Forwarders(confs map[string]LinkConf, v4 bool) []string {
 	at := confIndex["net.ipv6.conf..forwarding"]
 	if v4 {
 		at = confIndex["net.ipv4.conf..forwarding"]
@@ -58,5 +54,5 @@ func (h *Reader) Forwarders(v4 bool) ([]string, error) {
 			links = append(links, name)
 		}
 	}
-	return links, nil
+	return links
 }

@@ -66,8 +66,7 @@ func (ap *applier) reattach(at sandbox.Sandbox) error {
 		delete(ap.problems, a.Name)
 		ap.sandboxes.arrive(&a, at)
 		a.Sandbox, a.Namespace = b.path, b.namespace
-		var unopened *engine.UnopenedError
-		if err := ap.settle(ap.desired.WithAttachment(a)); errors.As(err, &unopened) {
+		if err := ap.settle(ap.desired.WithAttachment(a)); sockets.AreUnopened(err) {
 			waits = err
 			continue
 		} else if err != nil {

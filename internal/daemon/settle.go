@@ -90,6 +90,9 @@ func (ap *applier) applySaved() error {
 // rollBack restores the previous desired state and returns the error of the failed
 // one. The code is Conflict if next is invalid.
 func (ap *applier) rollBack(before, next model.Desired, err error) error {
+	if sockets.AreUnopened(err) {
+		return errors.Join(err, ap.save(before)) // The engine has changed nothing.
+	}
 	if invalid := ap.services.stateOf(next).Validate(); invalid != nil {
 		err = &api.Fault{Code: api.Conflict, Err: invalid}
 	}

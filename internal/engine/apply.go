@@ -259,7 +259,7 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 	if err := e.proxy.Set(ctx, cfg); err != nil {
 		return fmt.Errorf("open host ports: %w", err)
 	}
-	e.userspace = inUse
+	e.userspace, e.lost = inUse, nil
 	return nil
 }
 

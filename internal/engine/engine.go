@@ -274,7 +274,7 @@ func (e *Engine) TearDown(ctx context.Context) error {
 	_, err := e.set(ctx, model.State{})
 	if e.proxy != nil {
 		err = errors.Join(err, e.proxy.Close())
-		e.proxy, e.userspace = nil, nil
+		e.proxy, e.userspace, e.lost = nil, nil, nil
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func reachable(t *testing.T, w *topology.World) string {
 	t.Helper()
 	return onServer(t, w, "(ip -4 route; ip -6 route) | grep -v -e 172.30.0 -e fd00:30 -e 'dev f[lv]-' | "+
 		"sed 's/ expires [0-9]*sec//; s/ mtu 1280//' | sort; "+
-		"ip -o addr | grep -v ' f[lv]-' | sed 's/^[0-9]*: //; s/valid_lft.*//' | sort; "+
+		"ip -o addr | grep -v ' f[lv]-' | sed 's/^[0-9]*: //; s/valid_lft.*//; s/ tentative//' | sort; "+
 		"sysctl net.ipv6.conf.all.forwarding net.ipv4.ip_forward net.ipv4.conf.all.accept_redirects "+
 		"net.ipv6.conf."+topology.Wire+".accept_ra net.ipv4.conf.default.forwarding net.ipv6.conf.default.forwarding")
 }

@@ -42,8 +42,33 @@ func Probe(only ...plan.Feature) (plan.Facts, error) {
 		return facts, fmt.Errorf("probe kernel: %w", err)
 	}
 	defer h.Close()
+	if err := mayOpen(probeFiles); err != nil {
+		return facts, fmt.Errorf("probe kernel: %w: raise the limit of open files: ulimit -n 65536, or LimitNOFILE=65536 in "+
+			"the unit", err)
+	}
 	facts.Missing, err = h.missing(only)
 	return facts, err
+}
+
+// probeFiles is how many files the probes may have open at once. Without them, some kernels seem to lack features.
+const probeFiles = 100
+
+// mayOpen returns an error if the process cannot open that many files.
+func mayOpen(n int) error {
+	var open []int
+	defer func() {
+		for _, fd := range open {
+			unix.Close(fd)
+		}
+	}()
+	for range n {
+		fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		open = append(open, fd)
+	}
+	return nil
 }
 
 // probes has the test for each feature.

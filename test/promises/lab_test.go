@@ -15,6 +15,8 @@ import (
 	"fairlead/internal/plan"
 	"fairlead/test/place"
 	"fairlead/test/shell"
+
+	"golang.org/x/sys/unix"
 )
 
 // The sandboxes of a lab. far and old are on a separate network, which has only IPv4.
@@ -129,16 +131,21 @@ func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) 
 // there is a key. There is none, so packets that the policies apply to pass in cleartext.
 func addPolicies(t *testing.T, w *topology.World, modes []model.Via) {
 	t.Helper()
-	const policy = "xfrm policy add dir %s src %s dst %s proto %s %s %d tmpl proto esp mode transport level use\n"
+	const policy = "xfrm policy add dir %s src %s dst %s proto %d %s %d tmpl proto esp mode transport level use\n"
 	var batch strings.Builder
 	for _, via := range modes {
 		for _, f := range flavors {
 			client, server, port := clientAddr(f.v4), serverAddr(f.v4), hostPort(via, covered)
-			fmt.Fprintf(&batch, policy, "in", client, server, f.proto, "dport", port)
-			fmt.Fprintf(&batch, policy, "out", server, client, f.proto, "sport", port)
+			fmt.Fprintf(&batch, policy, "in", client, server, protocol(f.proto), "dport", port)
+			fmt.Fprintf(&batch, policy, "out", server, client, protocol(f.proto), "sport", port)
 		}
 	}
 	shell.Run(t, w.DoServer, "ip -batch - <<'EOF'\n"+batch.String()+"EOF")
+}
+
+// protocol returns the number of a protocol: not all hosts have /etc/protocols, which ip needs for its name.
+func protocol(p model.Proto) int {
+	return map[model.Proto]int{model.TCP: unix.IPPROTO_TCP, model.UDP: unix.IPPROTO_UDP}[p]
 }
 
 func newWorld(t *testing.T, facts plan.Facts) *topology.World {

@@ -86,3 +86,9 @@ func Repeat(ctx context.Context, step func() error) error {
 		}
 	}
 }
+
+// AreUnopened reports whether a step has failed because it needs ports that the proxy has not opened yet.
+func AreUnopened(err error) bool {
+	var unopened *engine.UnopenedError
+	return errors.As(err, &unopened)
+}

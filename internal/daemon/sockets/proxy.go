@@ -152,8 +152,8 @@ func (p *Proxy) run() {
 		case <-p.work:
 		case <-unused:
 			p.discard()
+			unused = nil
 		}
-		unused = nil
 		for p.sendNext() {
 			unused = time.After(unusedLimit)
 		}
@@ -189,7 +189,10 @@ func (p *Proxy) sendNext() bool {
 	if err == nil {
 		p.open = config
 	}
-	switch {
+	switch answered := p.opening; {
+	case !opens && err == nil && answered != nil && answered.answered() &&
+		answered.err == nil && !covers(config, answered.config):
+		p.drop() // its ports are closed again: the step begins anew
 	case opens && o.after == number:
 		o.err = err
 		close(o.done)

@@ -192,3 +192,31 @@ func TestStepsBegunFromAnotherState(t *testing.T) {
 		}
 	}
 }
+
+// TestPortsThatAnotherStepCloses: a step whose new ports another step has closed before it used them opens them again.
+func TestPortsThatAnotherStepCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := begin(t)
+		first := unopened(t, p, listening(80))
+		<-f.got // the proxy is busy with it
+		if err := p.Set(t.Context(), proxy.Config{}); err != nil {
+			t.Fatal(err)
+		}
+		f.answers <- nil
+		if err := first.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.answer(nil) // it closes the port
+		synctest.Wait()
+		u := unopened(t, p, listening(80, 81))
+		if n := f.answer(nil); n != 2 {
+			t.Errorf("the proxy got %d listeners, want 2", n)
+		}
+		if err := u.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Set(t.Context(), listening(80, 81)); err != nil {
+			t.Errorf("the step, repeated: %v", err)
+		}
+	})
+}

@@ -116,7 +116,7 @@ func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answe
 		return rules.Yes, rules.Verdict{}
 	}
 	packet := b.packet(p, to)
-	packet.In, packet.From = link, netip.AddrPortFrom(from, 0)
+	packet.In, packet.From, packet.Behind = link, netip.AddrPortFrom(from, 0), true
 	v := b.index.For(packet.To.Port()).Translate("prerouting", packet)
 	switch v.Action {
 	case rules.DNAT:

@@ -128,7 +128,10 @@ func (d *decoder) step(e expr.Any) {
 		d.ct(e)
 	case *expr.Fib:
 		field := map[bool]Field{true: DestinationType, false: SourceType}[e.FlagDADDR]
-		if !e.ResultADDRTYPE || e.FlagIIF || e.FlagOIF {
+		switch {
+		case e.ResultOIF && e.FlagPRESENT && e.FlagSADDR && e.FlagIIF && !e.FlagDADDR && !e.FlagOIF && !e.FlagMARK:
+			field = ReturnRoute
+		case !e.ResultADDRTYPE || e.FlagIIF || e.FlagOIF:
 			field = ""
 		}
 		d.load(e.Register, field, 4, 4)

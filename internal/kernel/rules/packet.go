@@ -20,6 +20,8 @@ type Packet struct {
 	In, Out string
 	// Local means that To is an address of the host.
 	Local bool
+	// Behind means that From is an address of another host, to which the route leaves on the link In.
+	Behind bool
 	// Translated means that the destination was rewritten.
 	Translated bool
 	// Mark is the packet's mark, CtMark its connection's.
@@ -132,6 +134,10 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 			return number(unix.RTN_LOCAL), p.Neighbour == NoNeighbour
 		}
 		return number(unix.RTN_UNICAST), p.Neighbour == NoNeighbour
+	case SourceType:
+		return number(unix.RTN_UNICAST), p.Behind
+	case ReturnRoute:
+		return number(1), p.Behind
 	case State:
 		return number(p.state()), true
 	case Status:

@@ -105,6 +105,8 @@ const (
 	// DestinationType and SourceType are route types, such as RTN_LOCAL.
 	DestinationType Field = "fib daddr type"
 	SourceType      Field = "fib saddr type"
+	// ReturnRoute is 1 if the route to the source leaves on the link on which the packet arrives, else 0.
+	ReturnRoute Field = "fib saddr . iif oif"
 	// State and Status are conntrack's, as bit masks.
 	State  Field = "ct state"
 	Status Field = "ct status"

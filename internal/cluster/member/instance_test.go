@@ -248,6 +248,21 @@ func TestTakeover(t *testing.T) {
 	two.frozenBy("another host acts as node host2")
 }
 
+// TestRecognisedHostIsNoCopy: a host that was reported as a copy until it was recognised is shown as one no longer.
+func TestRecognisedHostIsNoCopy(t *testing.T) {
+	_, two, _ := newWorld(t).three()
+	node, _, err := record.Get[record.Node](two.store.Snapshot(), record.Key(record.Nodes, two.id()))
+	if err != nil || node.Instance.ID == "" {
+		t.Fatalf("the node's record: %+v, %v", node, err)
+	}
+	key := record.Key(record.Clones, two.id(), node.Instance.ID)
+	if _, err := two.client.Commit(t.Context(), kv.Txn{Then: []kv.Change{{Key: key,
+		Value: record.Encode(record.Clone{}), Leased: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	two.until("the host is no copy", func() bool { _, known := two.store.Snapshot().Get(key); return !known })
+}
+
 // TestAddressIsGone takes the address of a node away from its host, gives it back, and gives the node another one.
 func TestAddressIsGone(t *testing.T) {
 	one, two, _ := newWorld(t).three()

@@ -53,6 +53,7 @@ func (m reporter) keepAlive(ctx context.Context, store kv.Committer) {
 			}
 			continue
 		}
+		m.withdrawClone(ctx, store, f)
 		if now := m.alive(); !m.written(record.Key(record.Alives, f.Node)) || !sameAlive(last, now) {
 			if m.reportAlive(ctx, store, f, now) {
 				last = now
@@ -105,6 +106,18 @@ func (m reporter) awaitReport(ctx context.Context, after time.Duration) {
 func sameAlive(a, b record.Alive) bool {
 	return a.Since.Equal(b.Since) && slices.Equal(a.Problems, b.Problems) && maps.Equal(a.Unable, b.Unable) &&
 		a.Frozen == b.Frozen
+}
+
+// withdrawClone deletes what reportClone has written, after the host was recognised: else the others would go on
+// showing it as a copy.
+func (m reporter) withdrawClone(ctx context.Context, store kv.Committer, f file) {
+	m.mu.Lock()
+	key := record.Key(record.Clones, f.Node, m.host.id)
+	m.mu.Unlock()
+	if m.written(key) {
+		// If that fails, the next call tries it again.
+		_, _ = commitShort(ctx, store, kv.Txn{If: m.ownCondition(f.Node), Then: []kv.Change{{Key: key}}})
+	}
 }
 
 // reportClone writes the leased record of a host that does not act as the node, so that the others show it. It

@@ -36,7 +36,8 @@ func unpacked(t *testing.T, name string) Kernel {
 // mode to a bridge on the older kernel.
 func TestPromises(t *testing.T) {
 	t.Parallel()
-	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "sysctl"}}
+	m := Machine{Kernel: debian(t), Modules: slices.Concat(networking, []string{"xfrm_user"}),
+		Tools: []string{"sh", "ip", "nft", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/promises", "-test.run=^TestPromises$", "-whole",
 		"-drivers=bridge,ipvlan")
 	if err != nil {

@@ -232,7 +232,7 @@ func (h *healer) recheckNetworks() {
 			delete(h.problems, a.Name)
 		}
 	}
-	changed, err := h.engine.FactsChanged(h.networks.hostState(h.desired))
+	changed, err := h.engine.FactsChanged(h.services.stateOf(h.desired))
 	h.warn("read the host's links", err)
 	if len(back) == 0 && !changed {
 		return

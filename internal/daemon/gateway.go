@@ -83,21 +83,32 @@ func (d *Daemon) awaitGateway(ctx context.Context, c changedGateway) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.desired.Gateway != c.gateway {
-		return nil // another request has replaced it meanwhile, and reports what fails
+	replaced := false
+	undo := d.ports.Do(context.WithoutCancel(ctx), func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if replaced = d.desired.Gateway != c.gateway; replaced {
+			return nil
+		}
+		return d.applier.restoreSet(c)
+	})
+	if replaced {
+		return undo // another request has replaced it meanwhile, and reports what fails
 	}
-	next := spec.Restored(d.desired, c.before, c.by)
+	return joinUndo(err, undo)
+}
+
+// restoreSet restores what the set of files has declared before.
+func (ap *applier) restoreSet(c changedGateway) error {
+	next := spec.Restored(ap.desired, c.before, c.by)
 	for _, a := range next.Attachments {
 		if a.Sandbox != "" && a.HostInterface == "" {
-			d.sandboxes.adopt(a)
+			ap.sandboxes.adopt(a)
 		}
 	}
-	maps.Copy(d.problems, c.cleared)
-	undo := d.applier.settle(next)
-	d.clients.startAll()
-	return joinUndo(err, undo)
+	maps.Copy(ap.problems, c.cleared)
+	defer ap.clients.startAll()
+	return ap.settle(next)
 }
 
 // changedGateway is the gateway that an apply has changed, its number for Keeper.Await, and what was before: the

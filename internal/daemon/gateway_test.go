@@ -122,3 +122,51 @@ func TestGatewayRollsBackNothing(t *testing.T) {
 		t.Errorf("%+v: want the attachment", all)
 	}
 }
+
+// TestGatewayUndoOpensPorts: a set that has removed a publish with a port of the proxy, and whose gateway fails, gets
+// the publish back.
+func TestGatewayUndoOpensPorts(t *testing.T) {
+	w := newWorld(t)
+	silent := newSilentGateway()
+	w.gateway = silent
+	w.start()
+	w.network(lan)
+	<-silent.began
+	silent.answers <- nil
+	w.named("shop")
+	before := declared("web")
+	before.Attachments = []api.Declared{{Endpoint: model.Endpoint{Network: "site", Sandbox: "netns:shop", Name: "shop"},
+		Publishes: []model.Publish{{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8080),
+			Ports: model.Port(80)}}}}
+	apply := func(s api.Spec, answer error) error {
+		applied := make(chan error, 1)
+		go func() {
+			_, err := w.Apply(t.Context(), s, false)
+			applied <- err
+		}()
+		select {
+		case <-silent.began:
+			silent.answers <- answer
+			return <-applied
+		case err := <-applied:
+			t.Fatalf("the apply does not wait for the gateway: %v", err)
+			return err
+		}
+	}
+	if err := apply(before, nil); err != nil {
+		t.Fatal(err)
+	}
+	after := declared("other")
+	after.Attachments = []api.Declared{before.Attachments[0]}
+	after.Attachments[0].Publishes = nil
+	if err := apply(after, errors.New("port taken")); err == nil || strings.Contains(err.Error(), "undo") {
+		t.Errorf("the apply: %v, want the gateway's error, and that the undo succeeds", err)
+	}
+	all := w.Attachments()
+	if len(all) != 1 || len(all[0].Publishes) != 1 || all[0].Publishes[0].Problem != "" {
+		t.Errorf("%+v, want the publish that the set had before", all)
+	}
+	if w.host.Do(listens(":8080")) == nil {
+		t.Error("the proxy does not listen at the port of the publish")
+	}
+}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -23,17 +22,6 @@ func (s *services) reportEnded(pools ...map[string]*pool.Pool) {
 		all[object] = sum
 	}
 	for _, object := range slices.Sorted(maps.Keys(all)) {
-		s.note(api.Event{Kind: api.ClientsReset, Object: object, Detail: endedText(all[object])})
+		s.note(api.Event{Kind: api.ClientsReset, Object: object, Detail: all[object].Text()})
 	}
-}
-
-func endedText(e rawtcp.Ended) string {
-	text := fmt.Sprintf("%d connections of clients were reset", e.Connections)
-	if e.Connections == 1 {
-		text = "1 connection of a client was reset"
-	}
-	if e.Silent > 0 {
-		text += fmt.Sprintf("; %d of these clients did not answer, and are reset when they send again", e.Silent)
-	}
-	return text
 }

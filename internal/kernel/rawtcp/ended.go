@@ -1,6 +1,7 @@
 package rawtcp
 
 import (
+	"fmt"
 	"net/netip"
 	"sync"
 
@@ -16,6 +17,18 @@ type Ended struct {
 	// Silent counts those whose clients have not answered and may not know yet.
 	// They are reset when they next send a packet.
 	Silent int
+}
+
+// Text says how many connections were reset, for people.
+func (e Ended) Text() string {
+	text := fmt.Sprintf("%d connections of clients were reset", e.Connections)
+	if e.Connections == 1 {
+		text = "1 connection of a client was reset"
+	}
+	if e.Silent > 0 {
+		text += fmt.Sprintf("; %d of these clients did not answer, and are reset when they send again", e.Silent)
+	}
+	return text
 }
 
 // endedCounts counts the reset connections that were not reported yet.

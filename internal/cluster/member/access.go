@@ -40,14 +40,21 @@ func reconnect(m *Member, access api.EtcdAccess) error {
 	m.starting.Lock()
 	m.mu.Lock()
 	store := m.store
-	m.reconnected = true
 	m.mu.Unlock()
 	if store == nil {
 		m.starting.Unlock()
 		return m.start()
 	}
 	defer m.starting.Unlock()
-	return store.Reconnect(access)
+	if err := store.Reconnect(access); err != nil {
+		return err
+	}
+	// Only now: the node's record must be written with the lease of the new connection.
+	m.mu.Lock()
+	m.reconnected = true
+	m.mu.Unlock()
+	poke(m.report)
+	return nil
 }
 
 // probe returns a transaction that changes nothing: no key has the name absent. etcd refuses it unless it accepts

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"fairlead/internal/cluster/member"
+	"fairlead/test/damage"
 )
 
 // TestDamagedFile damages the membership in random ways. Either it is what was stored, or the error names the file
@@ -43,7 +44,7 @@ func TestDamagedFile(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	path := filepath.Join(one.dir, "member.json")
 	for round := range count {
-		text := damage(random, sound)
+		text := damage.Text(random, sound)
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -70,26 +71,6 @@ func TestDamagedFile(t *testing.T) {
 	if is, err := member.StoredMembership(one.dir); err != nil || !reflect.DeepEqual(is, want) {
 		t.Errorf("the copy has %+v, %v", is, err)
 	}
-}
-
-// damage returns a damaged copy of a text.
-func damage(random *rand.Rand, sound []byte) []byte {
-	text := bytes.Clone(sound)
-	const block = 512
-	at := random.IntN(len(text))
-	switch random.IntN(4) {
-	case 0:
-		text[at] ^= 1 << random.IntN(8)
-	case 1:
-		clear(text[at/block*block : min(at/block*block+block, len(text))])
-	case 2:
-		return text[:at]
-	case 3:
-		a, b := random.IntN(len(text)/block)*block, random.IntN(len(text)/block)*block
-		copy(text[a:a+block], sound[b:])
-		copy(text[b:b+block], sound[a:a+block])
-	}
-	return text
 }
 
 // TestMembershipOfEarlierVersion: a file without a checksum is read, and gets one and a copy.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/test/damage"
+
 	"github.com/caddyserver/certmagic"
 )
 
@@ -81,7 +83,10 @@ func TestDamagedStorage(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	refused := 0
 	for round := range count {
-		text := damage(random, sound)
+		text := damage.Text(random, sound)
+		if len(text) == 0 {
+			text = sound[:1] // an empty file is a new storage
+		}
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -189,24 +194,4 @@ func TestEditedStorage(t *testing.T) {
 		delete(all["le"], "Sums")
 		all["le"]["Field of a newer Traefik"] = 1
 	}
-}
-
-// damage returns a damaged copy of a text. It is not empty: an empty file is a new storage.
-func damage(random *rand.Rand, sound []byte) []byte {
-	text := bytes.Clone(sound)
-	const block = 512
-	at := random.IntN(len(text))
-	switch random.IntN(4) {
-	case 0:
-		text[at] ^= 1 << random.IntN(8)
-	case 1:
-		clear(text[at/block*block : min(at/block*block+block, len(text))])
-	case 2:
-		return text[:at+1]
-	case 3:
-		a, b := random.IntN(len(text)/block)*block, random.IntN(len(text)/block)*block
-		copy(text[a:a+block], sound[b:])
-		copy(text[b:b+block], sound[a:a+block])
-	}
-	return text
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"fairlead/internal/lab/result"
+	"fairlead/test/damage"
 
 	"golang.org/x/sys/unix"
 )
@@ -127,7 +128,7 @@ func TestRandomDamages(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range count {
-		text := damage(random, sound)
+		text := damage.Text(random, sound)
 		if round == 0 {
 			text = sound[:bytes.LastIndexByte(sound[:len(sound)-1], '\n')+1] // the last line is missing
 		}
@@ -150,26 +151,6 @@ func TestRandomDamages(t *testing.T) {
 			t.Errorf("round %d: %d entries, then %d", round, len(all), len(more))
 		}
 	}
-}
-
-// damage returns a damaged copy of a text.
-func damage(random *rand.Rand, sound []byte) []byte {
-	text := bytes.Clone(sound)
-	const block = 512
-	at := random.IntN(len(text))
-	switch random.IntN(4) {
-	case 0:
-		text[at] ^= 1 << random.IntN(8)
-	case 1:
-		clear(text[at/block*block : min(at/block*block+block, len(text))])
-	case 2:
-		return text[:at]
-	case 3:
-		a, b := random.IntN(len(text)/block)*block, random.IntN(len(text)/block)*block
-		copy(text[a:a+block], sound[b:])
-		copy(text[b:b+block], sound[a:a+block])
-	}
-	return text
 }
 
 // TestFilesThatAreRefused: without waiting, and without a change.

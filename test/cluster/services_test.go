@@ -170,11 +170,11 @@ func TestServices(t *testing.T) {
 	}
 	two.Run("service", "add", "web", vip+":8080", "--cluster", "--real", "network=shop", "--check", "tcp",
 		"--interval", "200ms", "--fall", "2", "--rise", "1")
-	s.refused(one, "belongs to the cluster", "service", "rm", "web")
 	for _, h := range s.hosts {
 		s.via(h)
 		s.answered(8080, s.everyone(one, two, three)...)
 	}
+	s.refused(one, "belongs to the cluster", "service", "rm", "web")
 
 	s.via(one)
 	open := s.holds(three, 8080)

@@ -179,9 +179,11 @@ func (n *node) put(key, value string) {
 	}
 }
 
-// refused checks that another node has a lock.
+// refused checks that another node has a lock. The node may have to see the lock's record first: without it,
+// the node tries again soon, and not when the lock lapses.
 func (n *node) refused(name, holder string) {
 	n.world.Helper()
+	synctest.Wait()
 	var busy gateway.Busy
 	if _, _, err := n.Try(n.world.Context(), name); !errors.As(err, &busy) || busy.Host != holder {
 		n.world.Errorf("%s takes %s: %v, want that %s has it", n.id, name, err, holder)

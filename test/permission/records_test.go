@@ -67,6 +67,11 @@ func (r *records) put(key string, v any) {
 func fill[T any](r *records, base T, only string, change func(n int, v *T) (key string)) {
 	t := reflect.TypeFor[T]()
 	r.types = append(r.types, t.Name())
+	for f := range t.Fields() {
+		if f.Type.Kind() == reflect.Struct && f.Type.PkgPath() == t.PkgPath() {
+			r.types = append(r.types, f.Type.Name())
+		}
+	}
 	for _, f := range fieldsOf(t, func(f reflect.StructField) bool { return f.Tag.Get("json") == "-" }) {
 		if !strings.HasPrefix(f.path, only) || f.kind == reflect.TypeFor[json.RawMessage]() {
 			continue
@@ -176,6 +181,7 @@ func (r *records) all() {
 	other(r, record.Removal{}, each(numbered(record.Removals)))
 	other(r, record.NodeName{}, each(numbered(record.NodeNames)))
 	other(r, record.Alive{}, each(numbered(record.Alives)))
+	other(r, record.Clone{}, each(numbered(record.Clones, "b")))
 	other(r, record.Token{}, each(numbered(record.Tokens)))
 	other(r, record.Sealed{}, each(numbered(record.Certificates)))
 	other(r, record.CertificateLock{}, each(numbered(record.CertificateLocks)))
@@ -338,9 +344,9 @@ func (r *records) judge(h host, problems int) {
 			r.Errorf("the host has service %s: %+v", v.Name, v.VirtualService)
 		}
 	}
-	if slices.Sort(r.types); !slices.Equal(slices.Compact(r.types), declared(r)) {
-		r.Errorf("the records are of types %q, and the test fills %q: add the others to it", declared(r),
-			slices.Compact(r.types))
+	slices.Sort(r.types)
+	if filled := slices.Compact(r.types); !slices.Equal(filled, declared(r)) {
+		r.Errorf("the records are of types %q, and the test fills %q: add the others to it", declared(r), filled)
 	}
 }
 

@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"net/netip"
+	"slices"
+
 	"fairlead/internal/model"
 
 	"github.com/google/nftables"
@@ -138,4 +141,55 @@ func elementVerdict(e nftables.SetElement) *expr.Verdict {
 		return nil
 	}
 	return &v
+}
+
+// assign adds a statement that sets a mark to the content of a register.
+func (d *decoder) assign(to Field, reg uint32) {
+	r := d.registers[slot(reg)]
+	switch {
+	case r.mapped && d.branches != nil:
+		before := d.resolve
+		d.resolve = func(rule *Rule, value []byte) {
+			if before != nil {
+				before(rule, value)
+			}
+			a := Assign{To: to, Unknown: len(value) < 4}
+			if !a.Unknown {
+				a.Xor = native.Uint32(value)
+			}
+			rule.Assigns = append(slices.Clone(rule.Assigns), a)
+		}
+	case r.assign != nil:
+		a := *r.assign
+		a.To = to
+		d.rule.Assigns = append(d.rule.Assigns, a)
+	default:
+		d.rule.Assigns = append(d.rule.Assigns, Assign{To: to, Unknown: true})
+	}
+}
+
+// other records that the rule has an action that is not supported.
+func (d *decoder) other() {
+	if d.rule.Action == None {
+		d.rule.Action = Other
+	}
+}
+
+func portOf(b []byte) model.PortRange {
+	if len(b) < 2 {
+		return model.PortRange{}
+	}
+	return model.Port(big.Uint16(b))
+}
+
+func addressOf(b []byte, family uint32) netip.Addr {
+	n := 4
+	if family == unix.NFPROTO_IPV6 {
+		n = 16
+	}
+	if len(b) < n {
+		return netip.Addr{}
+	}
+	a, _ := netip.AddrFromSlice(b[:n])
+	return a
 }

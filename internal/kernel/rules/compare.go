@@ -1,0 +1,144 @@
+package rules
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/google/nftables/expr"
+)
+
+// bitwise applies a mask to a register. Shifts, and operations on two registers
+// that newer kernels have, come without a mask; their result is unknown.
+func (d *decoder) bitwise(e *expr.Bitwise) {
+	r := d.registers[slot(e.SourceRegister)]
+	switch {
+	case len(e.Mask) == 0:
+		r = register{}
+	case !zero(e.Xor):
+		r.field = ""
+	}
+	if r.mask = e.Mask; len(e.Mask) == 4 && len(e.Xor) == 4 && r.assign != nil {
+		a := r.assign.and(native.Uint32(e.Mask), native.Uint32(e.Xor))
+		r.assign = &a
+	} else {
+		r.assign = nil
+	}
+	r.mapped = false
+	d.registers[slot(e.DestRegister)] = r
+}
+
+func (d *decoder) compare(e *expr.Cmp) {
+	r := d.registers[slot(e.Register)]
+	equal := e.Op == expr.CmpOpEq || e.Op == expr.CmpOpNeq
+	switch {
+	case equal && r.groupOf != "" && r.mask == nil && len(e.Data) == 4:
+		d.compareGroup(r, e)
+	case r.field != Flags && (r.field == State || r.field == Status || r.mask != nil && zero(e.Data) &&
+		e.Op == expr.CmpOpNeq):
+		if r.field == "" || r.mask == nil || !zero(e.Data) || !equal {
+			d.rule.Partial = true
+			return
+		}
+		d.add(Condition{Fields: []Field{r.field}, Any: d.canonical(r, r.mask), Not: e.Op == expr.CmpOpEq})
+	case equal && r.field != "" && r.mask != nil && (r.field == Flags || !prefix(r.mask) || r.isMark()):
+		data := d.canonical(r, e.Data)
+		d.add(Condition{Fields: []Field{r.field}, Mask: d.canonical(r, r.mask), Not: e.Op == expr.CmpOpNeq,
+			In: [][]Range{{{data, data}}}})
+	case equal:
+		last := slices.Clone(e.Data)
+		for i := range last {
+			if i < len(r.mask) {
+				last[i] |= ^r.mask[i]
+			}
+		}
+		d.condition(r, e.Op == expr.CmpOpNeq, Range{e.Data, last})
+	case r.mask != nil || r.isMark() && !r.swapped:
+		d.rule.Partial = true
+	case e.Op == expr.CmpOpGte:
+		d.condition(r, false, Range{e.Data, bytes.Repeat([]byte{0xff}, len(e.Data))})
+	case e.Op == expr.CmpOpGt:
+		d.condition(r, true, Range{make([]byte, len(e.Data)), e.Data})
+	case e.Op == expr.CmpOpLte:
+		d.atMost(r, e.Data)
+	case e.Op == expr.CmpOpLt:
+		d.condition(r, true, Range{e.Data, bytes.Repeat([]byte{0xff}, len(e.Data))})
+	default:
+		d.rule.Partial = true
+	}
+}
+
+// add adds a condition. A condition after a statement does not apply to that
+// statement, so the statement may be executed although the condition does not
+// match.
+func (d *decoder) add(c Condition) {
+	d.rule.Partial = d.rule.Partial || len(d.rule.Assigns) > 0
+	d.rule.Conditions = append(d.rule.Conditions, c)
+}
+
+// canonical converts a mark to network byte order, as conditions store it, unless
+// the rule has already done so.
+func (d *decoder) canonical(r register, value []byte) []byte {
+	if !r.isMark() || r.swapped || len(value) != 4 {
+		return value
+	}
+	return big.AppendUint32(nil, native.Uint32(value))
+}
+
+// prefix reports whether all set bits of a mask are at its beginning.
+func prefix(mask []byte) bool {
+	ended := false
+	for _, b := range mask {
+		for bit := 7; bit >= 0; bit-- {
+			set := b>>bit&1 == 1
+			if set && ended {
+				return false
+			}
+			ended = ended || !set
+		}
+	}
+	return true
+}
+
+// atMost sets the end of the range that the previous condition has begun, or adds a
+// range that begins at 0.
+func (d *decoder) atMost(r register, last []byte) {
+	if n := len(d.rule.Conditions); n > 0 && r.field != "" &&
+		slices.Equal(d.rule.Conditions[n-1].Fields, []Field{r.field}) &&
+		!d.rule.Conditions[n-1].Not && len(d.rule.Conditions[n-1].In) == 1 &&
+		!slices.ContainsFunc(d.rule.Conditions[n-1].In[0][0].Last, func(b byte) bool { return b != 0xff }) {
+		d.rule.Conditions[n-1].In[0][0].Last = d.whole(r, Range{last, last}).Last
+		return
+	}
+	d.condition(r, false, Range{make([]byte, len(last)), last})
+}
+
+// condition adds a condition on a single field.
+func (d *decoder) condition(r register, not bool, in Range) {
+	if r.field == "" {
+		d.rule.Partial = true
+		return
+	}
+	d.add(Condition{Fields: []Field{r.field}, Not: not, In: [][]Range{{d.whole(r, in)}}})
+}
+
+// whole extends a range of a field's first bytes to the whole field, and converts
+// link indices to names.
+func (d *decoder) whole(r register, in Range) Range {
+	if (r.field == InLink || r.field == OutLink) && r.width == 4 && len(in.First) >= 4 {
+		name := make([]byte, linkName)
+		copy(name, d.links.name(native.Uint32(in.First)))
+		return Range{name, name}
+	}
+	if r.isMark() {
+		in = Range{d.canonical(r, in.First), d.canonical(r, in.Last)}
+	}
+	out := Range{make([]byte, r.width), bytes.Repeat([]byte{0xff}, r.width)}
+	if (r.field == InLink || r.field == OutLink) && bytes.IndexByte(in.Last, 0) >= 0 {
+		clear(out.Last) // iptables includes the final NUL, so the name ends here
+	}
+	copy(out.First, in.First)
+	copy(out.Last, in.Last)
+	return out
+}
+
+func zero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }

@@ -193,6 +193,52 @@ func TestRulesOfTableMatchLinks(t *testing.T) {
 	}
 }
 
+// TestJoinedLoads reads conditions on fields that follow each other, which nft loads
+// together: each field decides, and only the one that is not supported is unknown.
+func TestJoinedLoads(t *testing.T) {
+	h := openTestHost(t)
+	h.run(t, "sh", "-ec", `nft -f - <<'EOF'
+table inet mine {
+	chain in {
+		type filter hook input priority filter; policy accept;
+		icmp type destination-unreachable icmp code frag-needed drop
+		icmpv6 type packet-too-big icmpv6 code 0 drop
+		ip saddr 192.0.2.1 ip daddr 192.0.2.2 tcp sport 40000 tcp dport 80 drop
+		ip ttl 3 ip protocol tcp ip saddr 192.0.2.9 drop
+	}
+}
+EOF`)
+	rs, _, err := h.nft.Ruleset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		proto    model.Proto
+		from, to string
+		tooBig   bool
+		action   rules.Action
+		certain  bool
+	}{
+		{model.TCP, "192.0.2.1:443", "192.0.2.2:40000", true, rules.Drop, true},
+		{model.TCP, "[2001:db8::1]:443", "[2001:db8::2]:40000", true, rules.Drop, true},
+		{model.TCP, "192.0.2.1:40000", "192.0.2.2:80", false, rules.Drop, true},
+		{model.TCP, "192.0.2.1:40000", "192.0.2.3:80", false, rules.Accept, true},
+		{model.TCP, "192.0.2.1:40001", "192.0.2.2:80", false, rules.Accept, true},
+		{model.TCP, "192.0.2.9:40000", "192.0.2.2:80", false, rules.Accept, false},
+		{model.UDP, "192.0.2.9:40000", "192.0.2.2:80", false, rules.Accept, true},
+		{model.TCP, "[2001:db8::1]:40000", "[2001:db8::2]:80", false, rules.Accept, true},
+	} {
+		v := rs.Filter("input", rules.Packet{Proto: c.proto, From: netip.MustParseAddrPort(c.from),
+			To: netip.MustParseAddrPort(c.to), In: "eth0", Local: true, TooBig: c.tooBig})
+		if v.Action != c.action || v.Certain != c.certain {
+			t.Errorf("%+v: %s, certain %v; want %s, %v (by %s)", c, v.Action, v.Certain, c.action, c.certain, v.By.Rule)
+		}
+		if !c.certain && (len(v.Doubts) != 1 || !slices.Equal(v.Doubts[0].Rule.Unread, []string{"ip ttl"})) {
+			t.Errorf("%+v: the doubts are %+v, want ip ttl", c, v.Doubts)
+		}
+	}
+}
+
 func texts(rs rules.Ruleset) []string {
 	var all []string
 	for _, c := range rs {

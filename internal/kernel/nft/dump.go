@@ -64,6 +64,16 @@ func (r reader) find(t *nftables.Table) error {
 	return err
 }
 
+// generation returns the number of the ruleset, which the kernel increases with each
+// transaction of any program.
+func (r reader) generation() (id uint32, err error) {
+	list, err := r.Request(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, request(allFamilies))
+	if err != nil || len(list) != 1 || len(list[0]) < nfgenLen {
+		return 0, fmt.Errorf("read the generation of nftables: %w", errors.Join(err, unix.ENODATA))
+	}
+	return uint32Of(nlutil.Attribute(list[0][nfgenLen:], unix.NFTA_GEN_ID)), nil
+}
+
 // tables returns the tables of the family.
 func (r reader) tables(family nftables.TableFamily) ([]*nftables.Table, error) {
 	var all []*nftables.Table

@@ -13,7 +13,9 @@ import (
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 )
 
 // Ruleset reads the firewall and NAT rules of the host's namespace, whichever
@@ -73,9 +75,29 @@ type nftChain struct {
 	table, name string
 }
 
+// readings is how often the nftables are read until they do not change meanwhile.
+const readings = 3
+
 // nftRules reads the nftables rules. If it returns nl.ErrDumpInterrupted, rules may be
-// missing.
-func (h *Handle) nftRules() (rules.Ruleset, error) {
+// missing, or may not belong together.
+func (h *Handle) nftRules() (all rules.Ruleset, err error) {
+	for range readings {
+		var before, after uint32
+		if before, err = h.nft.generation(); err != nil {
+			return nil, err
+		}
+		if all, err = h.readRules(); err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
+			return nil, err
+		}
+		if after, _ = h.nft.generation(); err == nil && before == after {
+			return all, nil
+		}
+	}
+	return all, fmt.Errorf("read rules: %w", nl.ErrDumpInterrupted)
+}
+
+// readRules reads the chains, rules and sets, one after the other.
+func (h *Handle) readRules() (rules.Ruleset, error) {
 	links, err := h.links()
 	if err != nil {
 		return nil, err
@@ -87,11 +109,7 @@ func (h *Handle) nftRules() (rules.Ruleset, error) {
 	left := leftOut(tables)
 	chains, interrupted := h.nft.chains(allFamilies)
 	list, err := h.nft.rules(allFamilies)
-	of := map[nftChain][]foundRule{}
-	for _, r := range list {
-		at := nftChain{r.family, r.table, r.chain}
-		of[at] = append(of[at], r)
-	}
+	of, filled := byChain(list)
 	var all rules.Ruleset
 	for _, ch := range chains {
 		family, ok := nftFamilies[ch.Table.Family]
@@ -101,14 +119,38 @@ func (h *Handle) nftRules() (rules.Ruleset, error) {
 		out := describeChain(family, ch.Chain)
 		out.Links = ch.links
 		sets := func(set string) ([]nftables.SetElement, error) {
+			if filled[nftChain{ch.Table.Family, ch.Table.Name, set}] {
+				return nil, errFilled
+			}
 			return h.nft.elements(&nftables.Set{Table: ch.Table, Name: set})
 		}
 		for _, r := range of[nftChain{ch.Table.Family, ch.Table.Name, ch.Name}] {
-			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r.decode(), sets, links)...)
+			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r, sets, links)...)
 		}
 		all = append(all, out)
 	}
 	return all, errors.Join(interrupted, err)
+}
+
+// errFilled means that rules add elements to a set: a packet that is explained may
+// already have added its own.
+var errFilled = errors.New("rules fill the set")
+
+// byChain decodes the expressions of the rules. It returns the rules by chain, and the sets
+// that rules fill, in the form of chains.
+func byChain(list []foundRule) (of map[nftChain][]*nftables.Rule, filled map[nftChain]bool) {
+	of, filled = map[nftChain][]*nftables.Rule{}, map[nftChain]bool{}
+	for _, r := range list {
+		rule := r.decode()
+		at := nftChain{r.family, r.table, r.chain}
+		of[at] = append(of[at], rule)
+		for _, e := range rule.Exprs {
+			if d, ok := e.(*expr.Dynset); ok {
+				filled[nftChain{r.family, r.table, d.SetName}] = true
+			}
+		}
+	}
+	return of, filled
 }
 
 // links returns the host's links.
@@ -119,10 +161,14 @@ func (h *Handle) links() (rules.Links, error) {
 	}
 	all := make(rules.Links, len(list))
 	for i, l := range list {
-		all[i] = rules.Link{Name: l.Attrs().Name, Index: uint32(l.Attrs().Index), Group: l.Attrs().Group}
+		all[i] = rules.Link{Name: l.Attrs().Name, Index: uint32(l.Attrs().Index), Group: l.Attrs().Group,
+			Type: hardware[l.Attrs().EncapType]}
 	}
 	return all, nil
 }
+
+// hardware are the numbers of types of hardware by the library's names.
+var hardware = map[string]uint16{"ether": unix.ARPHRD_ETHER, "loopback": unix.ARPHRD_LOOPBACK}
 
 // leftOut returns the tables whose rules Ruleset leaves out: those for virtual
 // services, and dormant tables, whose chains get no packets.

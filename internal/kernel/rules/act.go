@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"fairlead/internal/model"
 
@@ -35,15 +37,21 @@ func (d *decoder) act(e expr.Any) {
 	case *expr.Objref:
 		switch {
 		case e.Type == unix.NFT_OBJECT_QUOTA || e.Type == unix.NFT_OBJECT_LIMIT || e.Type == unix.NFT_OBJECT_CONNLIMIT:
-			d.rule.Partial = true
+			d.unread("object " + e.Name)
 		case e.Type == unix.NFT_OBJECT_SYNPROXY || e.Type == unix.NFT_OBJECT_TUNNEL:
-			d.other()
+			d.other("object " + e.Name)
 		}
-	case *expr.Queue, *expr.SynProxy:
-		d.other()
-	default: // limits, random numbers etc., whose results cannot be predicted
+	case *expr.Queue:
+		d.other("queue")
+	case *expr.SynProxy:
+		d.other("synproxy")
+	case *expr.Hash:
+		d.registers[slot(e.DestRegister)] = register{what: "hash"}
+	case *expr.Dynset:
+		d.unread("set " + e.SetName)
+	default: // its result cannot be predicted
 		clear(d.registers)
-		d.rule.Partial = true
+		d.unread(strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "*expr.")))
 	}
 }
 
@@ -77,11 +85,24 @@ func (d *decoder) nat(e *expr.NAT) {
 		return
 	}
 	if e.RegAddrMin != 0 {
-		d.rule.To = addressOf(d.registers[slot(e.RegAddrMin)].value, e.Family)
-		d.rule.Partial = d.rule.Partial || !d.rule.To.IsValid()
+		if d.rule.To = addressOf(d.registers[slot(e.RegAddrMin)].value, e.Family); !d.rule.To.IsValid() {
+			d.rule.Choice = true // it is computed
+		}
+	}
+	if e.RegAddrMax != 0 && e.RegAddrMax != e.RegAddrMin {
+		d.rule.lastAddress(addressOf(d.registers[slot(e.RegAddrMax)].value, e.Family))
 	}
 	if e.RegProtoMin != 0 {
 		d.rule.ToPorts = d.ports(e.RegProtoMin, e.RegProtoMax)
+	}
+	random := (e.Random || e.FullyRandom) && d.rule.ToPorts.First != d.rule.ToPorts.Last
+	d.rule.Choice = d.rule.Choice || e.Prefix || random
+}
+
+// lastAddress sets the end of a range of new addresses, if it has several.
+func (r *Rule) lastAddress(a netip.Addr) {
+	if a != r.To {
+		r.ToLast, r.Choice = a, true
 	}
 }
 
@@ -169,9 +190,12 @@ func (d *decoder) assign(to Field, reg uint32) {
 }
 
 // other records that the rule has an action that is not supported.
-func (d *decoder) other() {
+func (d *decoder) other(what string) {
 	if d.rule.Action == None {
 		d.rule.Action = Other
+	}
+	if !slices.Contains(d.rule.Unread, what) {
+		d.rule.Unread = append(d.rule.Unread, what)
 	}
 }
 

@@ -3,6 +3,7 @@ package rules
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -42,13 +43,22 @@ func (d *decoder) opaque(name string) {
 	switch name {
 	case "dup", "last": // these only copy or count packets
 	case "fwd", "tproxy":
-		d.other()
+		d.other(name)
 	case "immediate", "nat", "redir", "masq", "reject", "queue", "synproxy", "target": // it may be a verdict
-		d.other()
+		d.other(name)
 		fallthrough
 	default:
 		clear(d.registers)
-		d.rule.Partial = true
+		d.unread(name)
+	}
+}
+
+// unread records that the rule has a condition that is not supported. The other
+// conditions still decide whether the rule can match.
+func (d *decoder) unread(what string) {
+	d.rule.Partial = true
+	if what != "" && !slices.Contains(d.rule.Unread, what) {
+		d.rule.Unread = append(d.rule.Unread, what)
 	}
 }
 
@@ -75,7 +85,7 @@ type decoder struct {
 	// branches are the elements of the map that was looked up by the fields. The
 	// looked-up values are in the registers from at on.
 	branches []nftables.SetElement
-	fields   []register
+	fields   []part
 	at       uint32
 	// verdicts means that the map contains verdicts. resolve reads the map's other
 	// values into a rule.
@@ -88,8 +98,13 @@ var native, big = binary.NativeEndian, binary.BigEndian
 // register is the content of a register: a field of the packet, or a constant.
 type register struct {
 	field Field
-	// groupOf is the field of the link whose device group this is, or "".
-	groupOf Field
+	// parts are the fields in the register, if it has several or only a part of one.
+	parts []part
+	// what describes the content if it is not supported.
+	what string
+	// kindOf is the field of the link whose device group (4 bytes) or type of hardware (2
+	// bytes) this is, or "".
+	kindOf Field
 	// width is the field's length in bytes, size the number of bytes that were
 	// loaded.
 	width, size int
@@ -105,6 +120,33 @@ type register struct {
 
 // isMark reports whether the register contains a mark.
 func (r register) isMark() bool { return r.field == Mark || r.field == CtMark }
+
+// name describes the content of the register.
+func (r register) name() string {
+	if r.field != "" {
+		return string(r.field)
+	}
+	for _, p := range r.parts {
+		if p.field == Unread {
+			return p.what
+		}
+	}
+	if len(r.parts) > 0 {
+		return string(r.parts[0].field)
+	}
+	return r.what
+}
+
+// part is a field, or a part of one, in a register or in the key of a set.
+type part struct {
+	field Field
+	// width and size are as in register.
+	width, size int
+	// native means that it is a mark in the byte order of the host.
+	native bool
+	// what describes a field that is Unread.
+	what string
+}
 
 // slot converts both kinds of register numbers to offsets in steps of 4 bytes.
 func slot(reg uint32) uint32 {
@@ -129,13 +171,17 @@ func (d *decoder) step(e expr.Any) {
 	case *expr.Byteorder:
 		r := d.registers[slot(e.SourceRegister)]
 		if r.swapped = r.isMark() && r.mask == nil && e.Size == 4; !r.swapped {
-			r = register{}
+			r = register{what: r.name()}
 		}
 		d.registers[slot(e.DestRegister)] = r
 	case *expr.Cmp:
 		d.compare(e)
 	case *expr.Range:
-		d.condition(d.registers[slot(e.Register)], e.Op == expr.CmpOpNeq, Range{e.FromData, e.ToData})
+		if r := d.registers[slot(e.Register)]; r.mask == nil && r.parts == nil && (!r.isMark() || r.swapped) {
+			d.condition(r, e.Op == expr.CmpOpNeq, Range{e.FromData, e.ToData})
+		} else {
+			d.unread(r.name())
+		}
 	case *expr.Lookup:
 		d.lookup(e)
 	case *expr.Immediate:

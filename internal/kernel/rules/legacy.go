@@ -70,6 +70,11 @@ func savedChain(family, table, name, policy string) Chain {
 	return c
 }
 
+// supportedMatches are the modules of matches of which at least some options are
+// supported. The others match something also without options.
+var supportedMatches = []string{"addrtype", "comment", "connmark", "conntrack", "icmp", "icmp6", "mac", "mark",
+	"multiport", "state", "tcp", "udp"}
+
 // splitQuoted splits at spaces that are not in quotes.
 func splitQuoted(line string) []string {
 	var fields []string
@@ -110,6 +115,7 @@ func savedRule(family string, words []string) Rule {
 			continue
 		}
 		s.rule.Partial = true
+		s.rule.Unread = append(s.rule.Unread, strings.TrimSpace(s.match+" "+word))
 		for s.more() && !strings.HasPrefix(s.words[0], "-") && s.words[0] != "!" {
 			s.next()
 		}
@@ -153,6 +159,7 @@ func (s *saved) condition(word string) bool {
 	switch word {
 	case "-m":
 		s.match = s.next()
+		return slices.Contains(supportedMatches, s.match)
 	case "--comment":
 		s.rule.Comment = s.next()
 	case "-p":
@@ -174,7 +181,7 @@ func (s *saved) condition(word string) bool {
 		local := native.AppendUint32(nil, unix.RTN_LOCAL)
 		s.add(map[string]Field{"--dst-type": DestinationType, "--src-type": SourceType}[word], Range{local, local})
 	case "--ctstate", "--state":
-		s.states(s.next())
+		return s.states(s.next())
 	case "--mark":
 		return s.mark(s.next())
 	case "--tcp-flags":
@@ -194,27 +201,6 @@ func (s *saved) condition(word string) bool {
 		return false
 	}
 	return true
-}
-
-// mark parses a value with or without a mask, such as 0x1/0xff.
-func (s *saved) mark(text string) bool {
-	f, ok := map[string]Field{"mark": Mark, "connmark": CtMark}[s.match]
-	value, mask, err := markWords(text)
-	if !ok || err != nil {
-		return false
-	}
-	s.rule.Conditions = append(s.rule.Conditions, markCondition(f, value, mask, s.not))
-	return true
-}
-
-func markWords(text string) (value, mask uint32, err error) {
-	first, second, masked := strings.Cut(text, "/")
-	v, err := strconv.ParseUint(first, 0, 32)
-	m := uint64(allBits)
-	if masked && err == nil {
-		m, err = strconv.ParseUint(second, 0, 32)
-	}
-	return uint32(v), uint32(m), err
 }
 
 // flagBits parses TCP flags such as SYN,ACK.
@@ -284,24 +270,23 @@ func savedPorts(text, between string) (model.PortRange, bool) {
 	return model.PortRange{First: uint16(a), Last: uint16(b)}, errA == nil && errB == nil
 }
 
-func (s *saved) states(text string) {
-	var state, status uint32
+// xtStates are the names of the bits of XTState.
+var xtStates = map[string]uint16{"invalid": 1 << 0, "established": 1 << 1, "related": 1 << 2, "new": 1 << 3,
+	"snat": xtSourceNAT, "dnat": xtDestinationNAT, "untracked": xtUntracked}
+
+func (s *saved) states(text string) bool {
+	var mask uint16
 	for _, name := range strings.Split(strings.ToLower(text), ",") {
-		for i, n := range bitNames[State] {
-			if n == name {
-				state |= 1 << i
-			}
+		bit, ok := xtStates[name]
+		if !ok {
+			return false
 		}
-		if name == "dnat" {
-			status = statusNAT
-		}
+		mask |= bit
 	}
-	f, mask := State, state
-	if state == 0 && status != 0 {
-		f, mask = Status, status
-	}
-	s.rule.Conditions = append(s.rule.Conditions,
-		Condition{Fields: []Field{f}, Not: s.not, Any: native.AppendUint32(nil, mask)})
+	c := stateCondition(mask)
+	c.Not = s.not
+	s.rule.Conditions = append(s.rule.Conditions, c)
+	return true
 }
 
 // action parses -j, -g and the targets of NAT, and returns false if it does not
@@ -350,61 +335,32 @@ func (s *saved) jump(target string) bool {
 	return true
 }
 
-// marks parses MARK, CONNMARK and CT, and returns the words if it does not support
-// them.
-func (s *saved) marks(words []string) []string {
-	value := map[string]string{}
-	for i := 0; i+1 < len(words); i++ {
-		value[words[i]] = words[i+1]
-	}
-	number := func(name string) uint32 {
-		if value[name] == "" {
-			return allBits
-		}
-		n, _, err := markWords(value[name])
-		s.rule.Partial = s.rule.Partial || err != nil
-		return n
-	}
-	switch {
-	case len(words) == 0:
-	case s.target == "CT" && words[0] == "--notrack":
-		s.rule.Action = NoTrack
-	case s.target == "MARK" && words[0] == "--set-xmark":
-		v, mask, err := markWords(value["--set-xmark"])
-		s.rule.Partial = s.rule.Partial || err != nil
-		s.rule.Assigns = []Assign{{To: Mark, Mark: ^mask, Xor: v}}
-	case s.target == "CONNMARK" && words[0] == "--set-xmark":
-		v, mask, err := markWords(value["--set-xmark"])
-		s.rule.Partial = s.rule.Partial || err != nil
-		s.rule.Assigns = []Assign{connmark(connmarkSet, v, mask, 0)}
-	case s.target == "CONNMARK" && words[0] == "--save-mark":
-		s.rule.Assigns = []Assign{connmark(connmarkSave, 0, number("--ctmask"), number("--nfmask"))}
-	case s.target == "CONNMARK" && words[0] == "--restore-mark":
-		s.rule.Assigns = []Assign{connmark(connmarkRestore, 0, number("--ctmask"), number("--nfmask"))}
-	default:
-		return words
-	}
-	return nil
-}
-
 // to parses an address with or without a port or port range.
 func (s *saved) to(text string) bool {
-	if a, err := netip.ParseAddr(text); err == nil {
-		s.rule.To = a
+	if s.addresses(text) {
 		return true
 	}
 	i := strings.LastIndexByte(text, ':')
-	if i < 0 {
+	if i < 0 || text[:i] != "" && !s.addresses(text[:i]) {
 		return false
-	}
-	if text[:i] != "" {
-		a, err := netip.ParseAddr(strings.Trim(text[:i], "[]"))
-		if err != nil {
-			return false
-		}
-		s.rule.To = a
 	}
 	ports, ok := savedPorts(text[i+1:], "-")
 	s.rule.ToPorts = ports
 	return ok
+}
+
+// addresses parses an address, or a range of addresses.
+func (s *saved) addresses(text string) bool {
+	first, last, isRange := strings.Cut(strings.NewReplacer("[", "", "]", "").Replace(text), "-")
+	a, err := netip.ParseAddr(first)
+	if err != nil {
+		return false
+	}
+	s.rule.To = a
+	if isRange {
+		end, err := netip.ParseAddr(last)
+		s.rule.lastAddress(end)
+		return err == nil
+	}
+	return true
 }

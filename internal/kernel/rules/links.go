@@ -8,6 +8,8 @@ type Link struct {
 	Index uint32
 	// Group is the link's device group, as in `ip link set … group N`.
 	Group uint32
+	// Type is the type of hardware, e.g. ARPHRD_ETHER.
+	Type uint16
 }
 
 // Links are the links of the host.
@@ -23,12 +25,12 @@ func (all Links) name(index uint32) string {
 	return ""
 }
 
-// compareGroup adds the condition that a link is in a group: that its name is that of
-// one of the links in the group.
-func (d *decoder) compareGroup(r register, e *expr.Cmp) {
-	c := Condition{Fields: []Field{r.groupOf}, Not: e.Op == expr.CmpOpNeq, In: [][]Range{}}
+// compareKind adds the condition that a link is in a group, or has a type of hardware:
+// that its name is that of one of these links.
+func (d *decoder) compareKind(r register, e *expr.Cmp) {
+	c := Condition{Fields: []Field{r.kindOf}, Not: e.Op == expr.CmpOpNeq, In: [][]Range{}}
 	for _, l := range d.links {
-		if l.Group == native.Uint32(e.Data) {
+		if len(e.Data) == 2 && l.Type == native.Uint16(e.Data) || len(e.Data) == 4 && l.Group == native.Uint32(e.Data) {
 			name := make([]byte, linkName)
 			copy(name, l.Name)
 			c.In = append(c.In, []Range{{name, name}})

@@ -1,7 +1,8 @@
 package rules
 
 import (
-	"github.com/google/nftables"
+	"strings"
+
 	"github.com/google/nftables/expr"
 )
 
@@ -16,7 +17,7 @@ func (d *decoder) meta(e *expr.Meta) {
 			d.assign(Mark, e.Register)
 		case expr.MetaKeyPRIORITY, expr.MetaKeyNFTRACE, expr.MetaKeySECMARK:
 		default:
-			d.other()
+			d.other("meta set")
 		}
 		return
 	}
@@ -24,12 +25,15 @@ func (d *decoder) meta(e *expr.Meta) {
 		expr.MetaKeyL4PROTO: {field: Protocol, width: 1}, expr.MetaKeyNFPROTO: {field: Family, width: 1},
 		expr.MetaKeyIIFNAME: {field: InLink, width: linkName}, expr.MetaKeyOIFNAME: {field: OutLink, width: linkName},
 		expr.MetaKeyIIF: {field: InLink, width: 4}, expr.MetaKeyOIF: {field: OutLink, width: 4},
-		expr.MetaKeyIIFGROUP: {groupOf: InLink, width: 4}, expr.MetaKeyOIFGROUP: {groupOf: OutLink, width: 4},
+		expr.MetaKeyIIFGROUP: {kindOf: InLink, width: 4}, expr.MetaKeyOIFGROUP: {kindOf: OutLink, width: 4},
+		expr.MetaKeyIIFTYPE: {kindOf: InLink, width: 2}, expr.MetaKeyOIFTYPE: {kindOf: OutLink, width: 2},
 		expr.MetaKeyMARK:     {field: Mark, width: 4, assign: &Assign{Mark: allBits}},
 		expr.MetaKeyPROTOCOL: {field: EtherType, width: 2},
 	}
-	r := fields[e.Key]
-	r.size = r.width
+	r, ok := fields[e.Key]
+	if r.size = r.width; !ok {
+		r.what = metaName(e.Key)
+	}
 	d.registers[slot(e.Register)] = r
 }
 
@@ -39,74 +43,40 @@ func (d *decoder) ct(e *expr.Ct) {
 		d.assign(CtMark, e.Register)
 	case e.SourceRegister && e.Key == expr.CtKeyLABELS, e.SourceRegister && e.Key == expr.CtKeyEVENTMASK:
 	case e.SourceRegister:
-		d.other()
+		d.other(ctName(e.Key) + " set")
 	case e.Key == expr.CtKeyMARK:
 		d.registers[slot(e.Register)] = register{field: CtMark, width: 4, size: 4, assign: &Assign{CtMark: allBits}}
+	case e.Key == expr.CtKeySTATE:
+		d.load(e.Register, State, 4, 4)
+	case e.Key == expr.CtKeySTATUS:
+		d.load(e.Register, Status, 4, 4)
+	case e.Key == expr.CtKeyDIRECTION:
+		d.load(e.Register, Direction, 1, 1)
 	default:
-		d.load(e.Register, map[expr.CtKey]Field{expr.CtKeySTATE: State, expr.CtKeySTATUS: Status}[e.Key], 4, 4)
+		d.registers[slot(e.Register)] = register{what: ctName(e.Key)}
 	}
 }
 
-// payload recognises addresses, ports and protocols by their offsets in the headers
-// (RFC 791, RFC 8200, RFC 9293).
-func (d *decoder) payload(e *expr.Payload) {
-	if e.OperationType == expr.PayloadWrite {
-		d.other()
-		return
+// ctNames are the names of conntrack's keys by number, as nft writes them
+// (linux/netfilter/nf_tables.h: enum nft_ct_keys).
+var ctNames = []string{"state", "direction", "status", "mark", "secmark", "expiration", "helper", "l3proto", "saddr",
+	"daddr", "protocol", "proto-src", "proto-dst", "label", "packets", "bytes", "avgpkt", "zone", "event", "ip saddr",
+	"ip daddr", "ip6 saddr", "ip6 daddr", "id"}
+
+func ctName(key expr.CtKey) string {
+	if int(key) < len(ctNames) {
+		return "ct " + ctNames[key]
 	}
-	type place struct {
-		base   expr.PayloadBase
-		offset uint32
-	}
-	v4 := map[place]register{
-		{expr.PayloadBaseNetworkHeader, 9}:  {field: Protocol, width: 1},
-		{expr.PayloadBaseNetworkHeader, 12}: {field: Source, width: 4},
-		{expr.PayloadBaseNetworkHeader, 16}: {field: Destination, width: 4},
-	}
-	v6 := map[place]register{
-		{expr.PayloadBaseNetworkHeader, 6}:  {field: Protocol, width: 1},
-		{expr.PayloadBaseNetworkHeader, 8}:  {field: Source, width: 16},
-		{expr.PayloadBaseNetworkHeader, 24}: {field: Destination, width: 16},
-	}
-	ports := map[place]register{
-		{expr.PayloadBaseTransportHeader, 0}: {field: SourcePort, width: 2},
-		{expr.PayloadBaseTransportHeader, 2}: {field: Port, width: 2},
-		// Only rules for TCP use this offset.
-		{expr.PayloadBaseTransportHeader, 13}: {field: Flags, width: 1},
-		{expr.PayloadBaseLLHeader, 0}:         {field: EtherDestination, width: 6},
-		{expr.PayloadBaseLLHeader, 6}:         {field: EtherSource, width: 6},
-		{expr.PayloadBaseLLHeader, 12}:        {field: EtherType, width: 2},
-	}
-	arp := map[place]register{
-		{expr.PayloadBaseNetworkHeader, 6}:  {field: ARPOperation, width: 2},
-		{expr.PayloadBaseNetworkHeader, 14}: {field: Source, width: 4},
-		{expr.PayloadBaseNetworkHeader, 24}: {field: Destination, width: 4},
-	}
-	at := place{e.Base, e.Offset}
-	r, found := ports[at]
-	if found && at == (place{expr.PayloadBaseTransportHeader, 0}) && e.Len == 1 { // a port has two bytes
-		r = register{field: ICMPType, width: 1}
-	}
-	if !found && d.family == nftables.TableFamilyARP {
-		r, found = arp[at]
-	}
-	if !found && d.family != nftables.TableFamilyIPv6 {
-		r, found = v4[at]
-	}
-	if !found && d.family != nftables.TableFamilyIPv4 {
-		// In the bridge family, 4 bytes at this offset are an address in an ARP
-		// message.
-		if r = v6[at]; r.width == 16 && e.Len == 4 && d.family != nftables.TableFamilyIPv6 &&
-			d.family != nftables.TableFamilyINet {
-			r.field = ""
-		}
-	}
-	r.size = int(e.Len)
-	if r.size > r.width { // several fields at once
-		r.field = ""
-	}
-	d.registers[slot(e.DestRegister)] = r
+	return "ct"
 }
+
+// metaNames are the names of keys of meta that are not supported.
+var metaNames = map[expr.MetaKey]string{expr.MetaKeyLEN: "length", expr.MetaKeyPRIORITY: "priority",
+	expr.MetaKeySKUID: "skuid", expr.MetaKeySKGID: "skgid",
+	expr.MetaKeyPKTTYPE: "pkttype", expr.MetaKeyCPU: "cpu", expr.MetaKeyCGROUP: "cgroup", expr.MetaKeyPRANDOM: "random",
+	expr.MetaKeyRTCLASSID: "rtclassid", expr.MetaKeyBRIIIFNAME: "ibrname", expr.MetaKeyBRIOIFNAME: "obrname"}
+
+func metaName(key expr.MetaKey) string { return strings.TrimSpace("meta " + metaNames[key]) }
 
 func (d *decoder) fib(e *expr.Fib) {
 	field := map[bool]Field{true: DestinationType, false: SourceType}[e.FlagDADDR]
@@ -114,7 +84,8 @@ func (d *decoder) fib(e *expr.Fib) {
 	case e.ResultOIF && e.FlagPRESENT && e.FlagSADDR && e.FlagIIF && !e.FlagDADDR && !e.FlagOIF && !e.FlagMARK:
 		field = ReturnRoute
 	case !e.ResultADDRTYPE || e.FlagIIF || e.FlagOIF:
-		field = ""
+		d.registers[slot(e.Register)] = register{what: "fib"}
+		return
 	}
 	d.load(e.Register, field, 4, 4)
 }

@@ -14,60 +14,102 @@ func (d *decoder) lookup(e *expr.Lookup) {
 	elements, err := d.sets(e.SetName)
 	isCatchAll := func(e nftables.SetElement) bool { return len(e.Key) == 0 }
 	if err != nil || slices.ContainsFunc(elements, isCatchAll) {
-		d.rule.Partial = true
+		d.unread("set " + e.SetName)
 		if e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT {
-			d.other()
+			d.other("map " + e.SetName)
 		}
 		return
 	}
 	fields := d.concatenation(slot(e.SourceRegister), elements)
-	if fields == nil && len(elements) > 0 {
-		d.rule.Partial = true
-	}
 	if e.IsDestRegSet {
-		d.rule.Partial = d.rule.Partial || d.branches != nil || len(d.rule.Assigns) > 0
-		d.branches, d.fields = elements, fields
-		if d.verdicts = e.DestRegister == unix.NFT_REG_VERDICT; !d.verdicts {
-			d.at = slot(e.DestRegister)
-			d.registers[d.at] = register{mapped: true}
-		}
-		if elements == nil {
-			d.branches = []nftables.SetElement{}
-		}
+		d.lookupMap(e, elements, fields)
 		return
 	}
 	if fields == nil && len(elements) > 0 { // a field that is not supported
+		d.unread(d.registers[slot(e.SourceRegister)].name())
 		return
 	}
-	c := Condition{Not: e.Invert, In: [][]Range{}}
-	for _, f := range fields {
-		c.Fields = append(c.Fields, f.field)
-	}
+	c := Condition{Fields: fieldsOf(fields), Not: e.Invert, In: [][]Range{}}
 	for _, r := range ranges(elements) {
-		c.In = append(c.In, d.tuple(fields, r))
+		c.In = append(c.In, d.tuple(fields, r.Key, r.last, 4))
 	}
 	if c.Fields == nil { // the set is empty
 		c.Fields = []Field{Protocol}
 	}
 	d.add(c)
+	d.rule.Unread = append(d.rule.Unread, unreadOf(fields)...)
+}
+
+// unreadOf returns what of a key is not supported.
+func unreadOf(fields []part) (names []string) {
+	for _, f := range fields {
+		if f.field == Unread {
+			names = append(names, f.what)
+		}
+	}
+	return names
+}
+
+// lookupMap prepares one rule per element of a map.
+func (d *decoder) lookupMap(e *expr.Lookup, elements []nftables.SetElement, fields []part) {
+	switch {
+	case fields == nil && len(elements) > 0:
+		d.unread(d.registers[slot(e.SourceRegister)].name())
+	case d.branches != nil:
+		d.unread("a second map")
+	case len(d.rule.Assigns) > 0:
+		d.unread("a map after a statement")
+	}
+	d.rule.Unread = append(d.rule.Unread, unreadOf(fields)...)
+	d.branches, d.fields = elements, fields
+	if d.verdicts = e.DestRegister == unix.NFT_REG_VERDICT; !d.verdicts {
+		d.at = slot(e.DestRegister)
+		d.registers[d.at] = register{mapped: true}
+	}
+	if elements == nil {
+		d.branches = []nftables.SetElement{}
+	}
 }
 
 // concatenation returns the fields in the registers from at on, as many as the
-// elements' keys have. It returns nil if one of them is not supported.
-func (d *decoder) concatenation(at uint32, elements []nftables.SetElement) []register {
+// elements' keys have. It returns nil if it does not know where one of them ends.
+func (d *decoder) concatenation(at uint32, elements []nftables.SetElement) []part {
 	if len(elements) == 0 {
 		return nil
 	}
-	var fields []register
+	var fields []part
+	known := false
 	for left := len(elements[0].Key); left > 0; {
 		r := d.registers[at]
-		if r.field == "" || r.mask != nil || r.size <= 0 {
+		p := r.part()
+		switch {
+		case r.size <= 0 || len(r.parts) > 1:
 			return nil
+		case r.field == "" || r.mask != nil:
+			p.field, p.what = Unread, r.name()
+		default:
+			known = true
 		}
-		fields = append(fields, r)
+		fields = append(fields, p)
 		steps := (r.size + 3) / 4
 		at += uint32(steps)
 		left -= steps * 4
+	}
+	if !known {
+		return nil
+	}
+	return fields
+}
+
+// part returns the field in the register.
+func (r register) part() part {
+	return part{field: r.field, width: r.width, size: r.size, native: r.isMark() && !r.swapped, what: r.what}
+}
+
+func fieldsOf(parts []part) []Field {
+	var fields []Field
+	for _, p := range parts {
+		fields = append(fields, p.field)
 	}
 	return fields
 }
@@ -118,17 +160,18 @@ func before(key []byte) []byte {
 	return out
 }
 
-// tuple splits an element's key into the ranges of the fields.
-func (d *decoder) tuple(fields []register, e element) []Range {
+// tuple splits the first and the last key into the ranges of the fields. Each field
+// begins at a multiple of step bytes.
+func (d *decoder) tuple(fields []part, first, last []byte, step int) []Range {
 	var parts []Range
 	at := 0
 	for _, f := range fields {
-		n := min(f.size, len(e.Key)-at, len(e.last)-at)
+		n := min(f.size, len(first)-at, len(last)-at)
 		if n < 0 {
 			break
 		}
-		parts = append(parts, d.whole(f, Range{e.Key[at : at+n], e.last[at : at+n]}))
-		at += (f.size + 3) / 4 * 4
+		parts = append(parts, d.whole(f, Range{first[at : at+n], last[at : at+n]}))
+		at += (f.size + step - 1) / step * step
 	}
 	return parts
 }
@@ -140,11 +183,8 @@ func (d *decoder) branched() []Rule {
 		r := d.rule
 		r.Conditions = slices.Clone(r.Conditions)
 		if d.fields != nil {
-			c := Condition{In: [][]Range{d.tuple(d.fields, e)}}
-			for _, f := range d.fields {
-				c.Fields = append(c.Fields, f.field)
-			}
-			r.Conditions = append(r.Conditions, c)
+			r.Conditions = append(r.Conditions, Condition{Fields: fieldsOf(d.fields),
+				In: [][]Range{d.tuple(d.fields, e.Key, e.last, 4)}})
 		}
 		if v := elementVerdict(e.SetElement); d.verdicts && v != nil {
 			r.verdict(v)

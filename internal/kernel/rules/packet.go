@@ -1,10 +1,8 @@
 package rules
 
 import (
-	"bytes"
 	"encoding/binary"
 	"net/netip"
-	"slices"
 
 	"fairlead/internal/model"
 
@@ -22,15 +20,25 @@ type Packet struct {
 	Local bool
 	// Behind means that From is an address of another host, to which the route leaves on the link In.
 	Behind bool
-	// Translated means that the destination was rewritten.
-	Translated bool
+	// Translated means that the destination was rewritten, SourceTranslated that the
+	// source was.
+	Translated, SourceTranslated bool
 	// Mark is the packet's mark, CtMark its connection's.
 	Mark, CtMark Bits
 	// NoTrack means that connection tracking ignores the packet.
 	NoTrack bool
+	// Invalid means that connection tracking knows no connection of the packet, and
+	// does not begin one with it.
+	Invalid bool
 	// Reply means that it is the first reply of the connection. The port in To is 0
 	// if it is unknown.
 	Reply bool
+	// Established means that it is not the first packet of the flow but one of a
+	// connection that is established.
+	Established bool
+	// Refusal means that the reply refuses the connection: for TCP with a reset, for UDP
+	// with an ICMP error (RFC 1122, section 4.1.3.1).
+	Refusal bool
 	// Neighbour means that it is not a packet of the flow but a message of address
 	// resolution between From and To.
 	Neighbour Neighbour
@@ -52,6 +60,9 @@ const (
 	Advertisement
 )
 
+// isICMP reports whether the packet is an ICMP error about a packet of the flow.
+func (p Packet) isICMP() bool { return p.TooBig || p.Refusal && p.Proto == model.UDP }
+
 // isARP reports whether the packet is an ARP message.
 func (p Packet) isARP() bool { return p.Neighbour != NoNeighbour && p.To.Addr().Is4() }
 
@@ -71,23 +82,33 @@ func (a Answer) Not() Answer { return Yes - a }
 // Conntrack's states (as masks), and the bits of its status for a seen reply and
 // for a rewritten destination (linux/netfilter/nf_conntrack_common.h).
 const (
+	stateInvalid     = 1 << 0
 	stateEstablished = 1 << 1
 	stateRelated     = 1 << 2
 	stateNew         = 1 << 3
 	stateNoTrack     = 1 << 6
 	statusSeenReply  = 1 << 1
+	statusAssured    = 1 << 2
+	statusSourceNAT  = 1 << 4
 	statusNAT        = 1 << 5
 )
 
-// The TCP flags of a connection's first packet and of its reply (RFC 9293).
+// The TCP flags of a connection's first packet, of its reply, of the client's next packet,
+// and of a refusal (RFC 9293).
 const (
 	tcpSyn    = 0x02
 	tcpSynAck = 0x12
+	tcpAck    = 0x10
+	tcpReset  = 0x14
 )
 
 // Types of ICMP (RFC 792) and ICMPv6 (RFC 4443, RFC 4861).
 const (
 	unreachable            = 3
+	unreachable6           = 1
+	portUnreachable        = 3 // codes of unreachable
+	fragmentationNeeded    = 4
+	portUnreachable6       = 4
 	packetTooBig           = 2
 	neighbourSolicitation  = 135
 	neighbourAdvertisement = 136
@@ -98,8 +119,32 @@ var protocols = map[model.Proto]byte{model.TCP: unix.IPPROTO_TCP, model.UDP: uni
 // linkName is the length of a link's name in nftables' comparisons, in bytes.
 const linkName = unix.IFNAMSIZ
 
-// field returns a field's bytes, and whether they are known.
-func (p Packet) field(f Field) (value []byte, known bool) {
+// field returns a field's bytes, and false if they are not known. unknown are the bits
+// that are not known of a field that is partly known; nil means none.
+func (p Packet) field(f Field) (value, unknown []byte, known bool) {
+	number := func(n uint32) []byte { return native.AppendUint32(nil, n) }
+	switch f {
+	case State:
+		return number(p.state()), nil, true
+	case XTState:
+		return number(p.xtState()), nil, true
+	case Status:
+		known := uint32(statusSeenReply | statusSourceNAT | statusNAT)
+		if !p.Reply && !p.Established {
+			known |= statusAssured
+		}
+		return number(p.status()), number(^known), !p.isICMP() // the status is that of the connection in the error
+	case Mark:
+		return big.AppendUint32(nil, p.Mark.Value), big.AppendUint32(nil, p.Mark.Unknown), true
+	case CtMark:
+		return big.AppendUint32(nil, p.CtMark.Value), big.AppendUint32(nil, p.CtMark.Unknown), true
+	}
+	value, known = p.wholeField(f)
+	return value, nil, known
+}
+
+// wholeField returns a field that is wholly known or not known.
+func (p Packet) wholeField(f Field) (value []byte, known bool) {
 	port := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 	number := func(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 	link := func(name string) []byte { return append([]byte(name), make([]byte, linkName-len(name))...) }
@@ -113,13 +158,7 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 	case Port:
 		return port(p.To.Port()), p.To.Port() != 0 && p.Neighbour == NoNeighbour
 	case Protocol:
-		if p.Neighbour != NoNeighbour {
-			return []byte{unix.IPPROTO_ICMPV6}, !p.isARP()
-		}
-		if p.TooBig {
-			return []byte{p.icmp(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6)}, true
-		}
-		return []byte{protocols[p.Proto]}, true
+		return []byte{p.protocol()}, true
 	case Family:
 		if p.To.Addr().Is4() {
 			return []byte{unix.NFPROTO_IPV4}, true
@@ -138,21 +177,34 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 		return number(unix.RTN_UNICAST), p.Behind
 	case ReturnRoute:
 		return number(1), p.Behind
-	case State:
-		return number(p.state()), true
-	case Status:
-		return number(p.status()), !p.TooBig // the status is that of the connection in the error
-	case Mark:
-		return big.AppendUint32(nil, p.Mark.Value), p.Mark.Known()
-	case CtMark:
-		return big.AppendUint32(nil, p.CtMark.Value), p.CtMark.Known()
-	case Flags:
+	case Direction:
 		if p.Reply {
+			return []byte{1}, true
+		}
+		return []byte{0}, true
+	case Flags:
+		switch {
+		case p.Refusal:
+			return []byte{tcpReset}, p.Proto == model.TCP
+		case p.Reply:
 			return []byte{tcpSynAck}, p.Proto == model.TCP
+		case p.Established:
+			return []byte{tcpAck}, p.Proto == model.TCP
 		}
 		return []byte{tcpSyn}, p.Proto == model.TCP
 	}
 	return p.frame(f)
+}
+
+// protocol returns the number of the transport protocol.
+func (p Packet) protocol() byte {
+	switch {
+	case p.Neighbour != NoNeighbour:
+		return unix.IPPROTO_ICMPV6
+	case p.isICMP():
+		return p.icmp(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6)
+	}
+	return protocols[p.Proto]
 }
 
 // frame returns fields that are not part of IP, TCP or UDP.
@@ -174,12 +226,23 @@ func (p Packet) frame(f Field) (value []byte, known bool) {
 	case ARPOperation:
 		return big.AppendUint16(nil, uint16(p.Neighbour)), p.isARP()
 	case ICMPType:
-		if p.TooBig {
+		switch {
+		case p.TooBig:
 			return []byte{p.icmp(unreachable, packetTooBig)}, true
+		case p.isICMP():
+			return []byte{p.icmp(unreachable, unreachable6)}, true
 		}
 		return []byte{map[Neighbour]byte{Solicitation: neighbourSolicitation,
 				Advertisement: neighbourAdvertisement}[p.Neighbour]},
 			p.Neighbour != NoNeighbour && !p.isARP()
+	case ICMPCode:
+		switch {
+		case p.TooBig:
+			return []byte{p.icmp(fragmentationNeeded, 0)}, true
+		case p.isICMP():
+			return []byte{p.icmp(portUnreachable, portUnreachable6)}, true
+		}
+		return []byte{0}, p.Neighbour != NoNeighbour && !p.isARP()
 	}
 	return nil, false
 }
@@ -192,142 +255,49 @@ func (p Packet) icmp(v4, v6 byte) byte {
 	return v6
 }
 
-// state returns the state in connection tracking, which ignores Neighbor Discovery.
+// untracked reports whether the packet has no connection, which also Neighbor Discovery
+// has not.
+func (p Packet) untracked() bool { return p.NoTrack || p.Invalid || p.Neighbour != NoNeighbour }
+
+// state returns the state in connection tracking.
 func (p Packet) state() uint32 {
 	switch {
 	case p.NoTrack || p.Neighbour != NoNeighbour:
 		return stateNoTrack
-	case p.TooBig:
+	case p.Invalid:
+		return stateInvalid
+	case p.isICMP():
 		return stateRelated
-	case p.Reply:
+	case p.Reply, p.Established:
 		return stateEstablished
 	}
 	return stateNew
 }
 
+// xtState returns the state as iptables defines it (net/netfilter/xt_conntrack.c).
+func (p Packet) xtState() uint32 {
+	state := p.state()
+	if state == stateNoTrack {
+		return xtUntracked
+	}
+	if p.Translated && !p.Invalid {
+		state |= xtDestinationNAT
+	}
+	if p.SourceTranslated && !p.Invalid {
+		state |= xtSourceNAT
+	}
+	return state
+}
+
 func (p Packet) status() uint32 {
 	n := uint32(0)
-	if p.Translated {
-		n |= statusNAT
-	}
-	if p.Reply {
-		n |= statusSeenReply
+	for bit, set := range map[uint32]bool{statusNAT: p.Translated, statusSourceNAT: p.SourceTranslated,
+		statusSeenReply: p.Reply || p.Established} {
+		if set {
+			n |= bit
+		}
 	}
 	return n
-}
-
-// Matches returns whether the condition matches the packet.
-func (c Condition) Matches(p Packet) Answer {
-	values := make([][]byte, len(c.Fields))
-	for i, f := range c.Fields {
-		if p.lacks(f) {
-			return No
-		}
-		if answer, ok := c.clientPortAnswer(f, p); ok {
-			return answer
-		}
-		value, known := p.field(f)
-		if !known && !c.ignoresUnknownBits(f, p) {
-			return Maybe
-		}
-		values[i] = value
-	}
-	if c.Mask != nil {
-		values[0] = masked(values[0], c.Mask)
-	}
-	matches := No
-	if c.Any != nil {
-		for i, b := range values[0] {
-			if i < len(c.Any) && b&c.Any[i] != 0 {
-				matches = Yes
-			}
-		}
-	} else if slices.ContainsFunc(c.In, func(tuple []Range) bool { return within(values, tuple) }) {
-		matches = Yes
-	}
-	if c.Not {
-		return matches.Not()
-	}
-	return matches
-}
-
-// lacks reports whether the packet does not have the field; then no condition on it
-// can match. ARP has no transport protocol, and ICMP has neither ports nor flags.
-func (p Packet) lacks(f Field) bool {
-	if p.TooBig && (f == SourcePort || f == Port || f == Flags) {
-		return true
-	}
-	return p.isARP() && (f == Protocol || f == SourcePort || f == Port || f == ICMPType || f == Flags)
-}
-
-// clientPortAnswer returns the answer for a condition on the client's port if that
-// port is unknown. It assumes that clients do not use privileged ports.
-func (c Condition) clientPortAnswer(f Field, p Packet) (Answer, bool) {
-	unknown := f == Port && p.Reply && p.To.Port() == 0 || f == SourcePort && !p.Reply && p.From.Port() == 0
-	if !unknown || p.Neighbour != NoNeighbour || len(c.Fields) != 1 || c.In == nil || c.Mask != nil {
-		return Maybe, false
-	}
-	for _, tuple := range c.In {
-		if ports, ok := tuple[0].Ports(); !ok || ports.Last >= firstClientPort {
-			return Maybe, false
-		}
-	}
-	if c.Not {
-		return Yes, true
-	}
-	return No, true
-}
-
-// firstClientPort is the first port that is not privileged.
-const firstClientPort = 1024
-
-// ignoresUnknownBits reports whether the condition does not check any of a mark's
-// unknown bits.
-func (c Condition) ignoresUnknownBits(f Field, p Packet) bool {
-	mask := c.Mask
-	if c.Any != nil {
-		mask = c.Any
-	}
-	if len(mask) != 4 || f != Mark && f != CtMark {
-		return false
-	}
-	unknown := p.Mark.Unknown
-	if f == CtMark {
-		unknown = p.CtMark.Unknown
-	}
-	return big.Uint32(mask)&unknown == 0
-}
-
-func masked(value, mask []byte) []byte {
-	out := make([]byte, min(len(value), len(mask)))
-	for i := range out {
-		out[i] = value[i] & mask[i]
-	}
-	return out
-}
-
-// within reports whether each value is in its range. An address of another family
-// is never in a range.
-func within(values [][]byte, tuple []Range) bool {
-	for i, r := range tuple {
-		if len(values[i]) != len(r.First) || bytes.Compare(values[i], r.First) < 0 ||
-			bytes.Compare(values[i], r.Last) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// Matches returns whether all conditions match the packet.
-func (r Rule) Matches(p Packet) Answer {
-	answer := Yes
-	if r.Partial {
-		answer = Maybe
-	}
-	for _, c := range r.Conditions {
-		answer = min(answer, c.Matches(p))
-	}
-	return answer
 }
 
 // String returns the answer as a word.

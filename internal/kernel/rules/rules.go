@@ -6,9 +6,10 @@
 // compares fields of a packet with ranges of bytes, in the byte order of the
 // packet. Thus ports, prefixes, ranges, sets, elements of concatenations and link
 // names are all the same. A rule that looks up its action in a map becomes one rule
-// per element. A rule with parts that are not supported is Partial. The results
-// that depend on it are then Maybe, so that nothing uncertain is reported as
-// certain.
+// per element. A rule with conditions that are not supported is Partial, and names them. What
+// is supported still decides: such a rule does not match a packet that fails one of
+// its other conditions. A verdict is certain if it is the same whether or not the
+// rules match of which that is not known.
 //
 // The library omits expressions that it does not support (socket, rt, xfrm, osf):
 // package kernel inserts Opaque in their place.
@@ -75,12 +76,20 @@ type Rule struct {
 	Chain string `json:"chain,omitempty"`
 	// To and ToPorts are the new address and ports of NAT; zero values mean no
 	// change.
-	To      netip.Addr      `json:"to,omitzero"`
+	To netip.Addr `json:"to,omitzero"`
+	// ToLast is the last address if NAT chooses one from To to ToLast.
+	ToLast  netip.Addr      `json:"toLast,omitzero"`
 	ToPorts model.PortRange `json:"toPorts,omitzero"`
 	// Assigns are the marks that the rule sets before its action.
 	Assigns []Assign `json:"assigns,omitempty"`
-	// Partial means that the rule has parts that are not supported.
+	// Choice means that NAT chooses one of several addresses: those up to ToLast, or,
+	// if To is invalid, any.
+	Choice bool `json:"choice,omitempty"`
+	// Partial means that the rule has conditions that are not supported, so that it
+	// may not match.
 	Partial bool `json:"partial,omitempty"`
+	// Unread names what of the rule is not supported.
+	Unread []string `json:"unread,omitempty"`
 	// Handle is nftables' number of the rule, which traces contain; 0 for legacy
 	// iptables.
 	Handle uint64 `json:"handle,omitempty"`
@@ -119,8 +128,16 @@ const (
 	// EtherSource and EtherDestination are Ethernet addresses.
 	EtherSource      Field = "ether saddr"
 	EtherDestination Field = "ether daddr"
-	// ICMPType is the type of an ICMP or ICMPv6 message.
+	// ICMPType and ICMPCode are the type and code of an ICMP or ICMPv6 message.
 	ICMPType Field = "icmp type"
+	ICMPCode Field = "icmp code"
+	// Direction is 0 for the packets of the client and 1 for those of the server.
+	Direction Field = "ct direction"
+	// XTState is conntrack's state as iptables defines it: a bit mask that includes
+	// source and destination NAT.
+	XTState Field = "ctstate"
+	// Unread is a field that is not supported.
+	Unread Field = "…"
 	// ARPOperation is 1 for a request and 2 for a reply.
 	ARPOperation Field = "arp operation"
 	// Flags are the TCP flags; a packet is assumed to be the first of its

@@ -164,8 +164,9 @@ func (r Range) Ports() (model.PortRange, bool) {
 
 // bitNames are the names of the bits of conntrack's state and status.
 var bitNames = map[Field][]string{
-	State:  {"invalid", "established", "related", "new", "", "", "untracked"},
-	Status: {"expected", "seen-reply", "assured", "confirmed", "snat", "dnat"},
+	State:   {"invalid", "established", "related", "new", "", "", "untracked"},
+	Status:  {"expected", "seen-reply", "assured", "confirmed", "snat", "dnat"},
+	XTState: {"invalid", "established", "related", "new", "", "", "snat", "dnat", "untracked"},
 }
 
 func flags(f Field, mask []byte) string {

@@ -19,8 +19,11 @@ type Step struct {
 type Verdict struct {
 	// Action is Accept, Drop or Reject, or the first NAT action.
 	Action Action
-	// Certain means that no other rule could have changed the decision.
+	// Certain means that the decision is the same whether or not the rules match of
+	// which that is not known.
 	Certain bool
+	// Doubts are the rules on which the decision depends if it is not certain.
+	Doubts []Step
 	// By is the rule that decided. Policy means that a chain's policy decided; By
 	// then names the chain.
 	By     Step
@@ -87,38 +90,47 @@ func (rs Ruleset) FilterPart(hook string, part Part, p Packet) Verdict {
 	return rs.filters(chains, p)
 }
 
-// filters follows the packet through filter chains, one after the other.
+// filters follows the packet through filter chains, one after the other. If one may
+// drop the packet, it is followed further: another one may drop it with certainty.
 func (rs Ruleset) filters(chains []Chain, p Packet) Verdict {
 	out := Verdict{Action: Accept, Certain: true, Packet: p}
+	changed := false // in a way that is not followed
 	for _, c := range chains {
-		v := rs.followChain(c, out.Packet)
+		v, lost := rs.followChain(c, out.Packet)
 		out.Rerouted = out.Rerouted || c.Type == "route" && v.Packet.Mark != out.Packet.Mark
-		out.Met, out.Packet = append(out.Met, v.Met...), v.Packet
-		if v.Action == Drop || v.Action == Reject {
-			v.Met, v.Certain = out.Met, v.Certain && out.Certain
+		out.Met, out.Packet, changed = append(out.Met, v.Met...), v.Packet, changed || lost
+		if ends(v.Action) && v.Certain && !changed {
+			v.Met, v.Packet = out.Met, out.Packet
 			return v
 		}
+		out.Doubts = append(out.Doubts, v.Doubts...)
 		out.Certain = out.Certain && v.Certain
-		if v.By.Table != "" {
-			out.By, out.Policy = v.By, v.Policy
+		if !ends(out.Action) && (ends(v.Action) || v.By.Table != "") {
+			out.Action, out.By, out.Policy = v.Action, v.By, v.Policy
 		}
 	}
+	out.Certain = out.Certain && !changed
 	return out
 }
 
+// ends reports whether a packet does not continue after the action.
+func ends(a Action) bool { return a == Drop || a == Reject }
+
 // Translate follows the packet through the NAT chains of a hook until one of them
-// translates it. Action is then DNAT, Redirect, SNAT or Masquerade.
+// translates or drops it. Action is then DNAT, Redirect, SNAT, Masquerade, Drop or
+// Reject.
 func (rs Ruleset) Translate(hook string, p Packet) Verdict {
 	out := Verdict{Action: Accept, Certain: true, Packet: p}
-	if p.NoTrack {
+	if p.untracked() {
 		return out
 	}
 	for _, c := range rs.at(hook, p, "nat") {
-		v := rs.followChain(c, out.Packet)
+		v, lost := rs.followChain(c, out.Packet)
 		out.Met, out.Packet = append(out.Met, v.Met...), v.Packet
-		out.Certain = out.Certain && v.Certain
+		out.Certain = out.Certain && v.Certain && !lost
+		out.Doubts = append(out.Doubts, v.Doubts...)
 		if v.Action != Accept {
-			v.Met, v.Certain = out.Met, out.Certain
+			v.Met, v.Certain, v.Doubts, v.Packet = out.Met, out.Certain, out.Doubts, out.Packet
 			return v
 		}
 	}
@@ -192,69 +204,110 @@ func (rs Ruleset) Find(table, name string) (Chain, bool) {
 	return Chain{}, false
 }
 
-// followChain follows the packet through a chain with a hook.
-func (rs Ruleset) followChain(c Chain, p Packet) Verdict {
-	v := Verdict{Certain: true, Packet: p}
-	rs.walk(c, &v, 0, true)
-	if v.Action == None {
-		v.Action = Accept
-		if c.Policy != "" {
-			v.Action = c.Policy
-		}
-		v.Policy, v.By = true, Step{Table: c.Table, Chain: c.Name, Certain: v.Certain, Rule: Rule{Action: v.Action}}
-	}
-	return v
+// follower follows a packet through the rules of one chain with a hook.
+type follower struct {
+	Ruleset
+	packet Packet
+	met    []Step
+	// final is the rule that decides. possible are the rules that may decide before it.
+	final    Step
+	possible []Step
+	// unknown are the rules that may change the packet, or its path through the
+	// chains, in a way that is not followed.
+	unknown []Step
 }
 
-// walk follows the packet through a chain and the chains that it jumps to, and
-// reports whether a rule has decided. If a deciding rule may not match, or is in a
-// chain that may not be entered, the verdict stays open and becomes uncertain.
-func (rs Ruleset) walk(c Chain, v *Verdict, depth int, sure bool) (decided bool) {
+// followChain follows the packet through a chain with a hook. lost means that a rule may
+// have changed the packet in a way that is not followed.
+func (rs Ruleset) followChain(c Chain, p Packet) (v Verdict, lost bool) {
+	f := follower{Ruleset: rs, packet: p}
+	f.walk(c, 0, true)
+	policy := f.final.Table == ""
+	if policy {
+		f.final = Step{Table: c.Table, Chain: c.Name, Certain: true, Rule: Rule{Action: Accept}}
+		if c.Policy != "" {
+			f.final.Rule.Action = c.Policy
+		}
+	}
+	v = Verdict{Action: f.final.Rule.Action, By: f.final, Policy: policy, Met: f.met, Packet: f.packet,
+		Doubts: f.unknown}
+	for _, s := range f.possible {
+		if !s.Rule.sameEnd(f.final.Rule) {
+			v.Doubts = append(v.Doubts, s)
+		}
+	}
+	v.Certain = len(v.Doubts) == 0
+	return v, len(f.unknown) > 0
+}
+
+// sameEnd reports whether both rules do the same with a packet.
+func (r Rule) sameEnd(o Rule) bool {
+	if ends(r.Action) || ends(o.Action) {
+		return ends(r.Action) == ends(o.Action)
+	}
+	return r.Action == o.Action && r.To == o.To && r.ToLast == o.ToLast && r.ToPorts == o.ToPorts && !r.Choice && !o.Choice
+}
+
+// walk follows the packet through a chain and the chains that it jumps to, and reports
+// whether a rule has decided. It is not sure that the packet is in the chain, or still in
+// it, if a rule that may not match brought it there, or may have taken it away.
+func (f *follower) walk(c Chain, depth int, sure bool) (decided bool) {
 	for _, r := range c.Rules {
-		matches := r.Matches(v.Packet)
+		matches := r.Matches(f.packet)
 		if matches == No || r.Action == None && len(r.Assigns) == 0 {
 			continue
 		}
-		if len(v.Met) >= maxMet {
-			v.Certain = false
+		step := Step{c.Table, c.Name, r, sure && matches == Yes && r.Action != Other}
+		if len(f.met) >= maxMet {
+			f.unknown = append(f.unknown, step)
 			return true
 		}
-		step := Step{c.Table, c.Name, r, sure && matches == Yes && r.Action != Other}
-		v.Met = append(v.Met, step)
-		v.Packet.assign(r.Assigns, step.Certain)
+		f.met = append(f.met, step)
+		f.packet.assign(r.Assigns, step.Certain && len(f.possible) == 0)
 		switch r.Action {
+		case None:
 		case Jump, Goto:
-			to, ok := rs.Find(c.Table, r.Chain)
-			if !ok { // an unsupported target of legacy iptables
-				v.Certain = false
-			}
-			if ok && depth < maxDepth && rs.walk(to, v, depth+1, step.Certain) {
+			if f.jump(step, depth) {
 				return true
 			}
 			if r.Action == Goto && matches == Yes {
 				return false
 			}
+			sure = sure && r.Action == Jump
 		case Return:
 			if matches == Yes {
 				return false
 			}
-			v.Certain = false
-		case None:
+			sure = false
 		case NoTrack:
-			v.Packet.NoTrack = true
-			v.Certain = v.Certain && step.Certain
+			f.packet.NoTrack = true
+			f.doubtUnless(step.Certain, step)
 		case Other:
-			v.Certain = false
+			f.doubtUnless(false, step)
 		default:
 			if step.Certain {
-				v.Action, v.By = r.Action, step
+				f.final = step
 				return true
 			}
-			v.Certain = false
+			f.possible = append(f.possible, step)
 			if matches == Yes {
 				return false
 			}
 		}
 	}
 	return false
+}
+
+// jump follows the packet through the chain to which a rule jumps.
+func (f *follower) jump(step Step, depth int) (decided bool) {
+	to, ok := f.Find(step.Table, step.Rule.Chain)
+	f.doubtUnless(ok, step) // else it is an unsupported target of legacy iptables
+	return ok && depth < maxDepth && f.walk(to, depth+1, step.Certain)
+}
+
+// doubtUnless records a rule whose effect is not known, unless ok.
+func (f *follower) doubtUnless(ok bool, step Step) {
+	if !ok {
+		f.unknown = append(f.unknown, step)
+	}
 }

@@ -19,14 +19,18 @@ func (d *decoder) match(e *expr.Match) {
 	case *xt.AddrTypeV1:
 		d.addressType(SourceType, info.Source, info.Flags&invertSource != 0)
 		d.addressType(DestinationType, info.Dest, info.Flags&invertDestination != 0)
-		d.rule.Partial = d.rule.Partial || info.Flags&limitLinks != 0
+		if info.Flags&limitLinks != 0 {
+			d.unread("addrtype --limit-iface")
+		}
 	case *xt.AddrType:
 		d.addressType(SourceType, info.Source, info.InvertSource)
 		d.addressType(DestinationType, info.Dest, info.InvertDest)
 	case *xt.Tcp:
 		d.portRange(SourcePort, info.SrcPorts, info.InvFlags&xt.TcpInvSrcPorts != 0)
 		d.portRange(Port, info.DstPorts, info.InvFlags&xt.TcpInvDestPorts != 0)
-		d.rule.Partial = d.rule.Partial || info.Option != 0
+		if info.Option != 0 {
+			d.unread("tcp --tcp-option")
+		}
 		if info.FlagsMask != 0 {
 			d.add(flagsCondition(info.FlagsMask, info.FlagsCmp, info.InvFlags&xt.TcpInvFlags != 0))
 		}
@@ -39,10 +43,10 @@ func (d *decoder) match(e *expr.Match) {
 		d.tracked(*info)
 	case *xt.Unknown:
 		if !d.unknownMatch(e.Name, *info) {
-			d.rule.Partial = true
+			d.unread("match " + e.Name)
 		}
 	default:
-		d.rule.Partial = true
+		d.unread("match " + e.Name)
 	}
 }
 
@@ -57,7 +61,9 @@ func (d *decoder) unknownMatch(name string, b []byte) bool {
 		d.add(markCondition(f, native.Uint32(b), native.Uint32(b[4:]), b[8] != 0))
 	case name == "icmp6" && len(b) > 3: // struct ip6t_icmp: type, codes, inverted
 		kind := Range{[]byte{b[0]}, []byte{b[0]}}
-		d.rule.Partial = d.rule.Partial || b[1] != 0 || b[2] != 0xff
+		if b[1] != 0 || b[2] != 0xff {
+			d.unread("icmp6 code")
+		}
 		d.add(Condition{Fields: []Field{ICMPType}, Not: b[3]&1 != 0, In: [][]Range{{kind}}})
 	case name == "mac" && len(b) > 8: // struct xt_mac_info: address, padding, invert as an int
 		d.add(Condition{Fields: []Field{EtherSource}, Not: native.Uint32(b[8:]) != 0, In: [][]Range{{{b[:6], b[:6]}}}})
@@ -117,30 +123,41 @@ func portsOf(first, last uint16) Range {
 	return Range{big.AppendUint16(nil, first), big.AppendUint16(nil, last)}
 }
 
-// tracked decodes conntrack states (linux/netfilter/xt_conntrack.h:
-// XT_CONNTRACK_STATE_*). Invalid, established, related and new have the same bits
-// as in nftables. DNAT is a state here.
+// tracked decodes conntrack states and statuses.
 func (d *decoder) tracked(info xt.ConntrackMtinfo2) {
 	if info.MatchFlags&^uint16(xt.ConntrackState|xt.ConntrackStatus|xt.ConntrackStateAlias) != 0 {
-		d.rule.Partial = true
+		d.unread("match conntrack")
 	}
-	if info.MatchFlags&uint16(xt.ConntrackState) != 0 {
-		const dnat = 1 << 7
-		if info.StateMask&dnat != 0 {
-			d.rule.Conditions = append(d.rule.Conditions,
-				Condition{Fields: []Field{Status}, Any: native.AppendUint32(nil, statusNAT),
-					Not: info.InvertFlags&uint16(xt.ConntrackState) != 0})
-			return
+	add := func(flag xt.ConntrackFlags, c Condition) {
+		if info.MatchFlags&uint16(flag) != 0 {
+			c.Not = info.InvertFlags&uint16(flag) != 0
+			d.rule.Conditions = append(d.rule.Conditions, c)
 		}
-		d.rule.Conditions = append(d.rule.Conditions,
-			Condition{Fields: []Field{State}, Any: native.AppendUint32(nil, uint32(info.StateMask)),
-				Not: info.InvertFlags&uint16(xt.ConntrackState) != 0})
 	}
-	if info.MatchFlags&uint16(xt.ConntrackStatus) != 0 {
-		d.rule.Conditions = append(d.rule.Conditions,
-			Condition{Fields: []Field{Status}, Any: native.AppendUint32(nil, uint32(info.StatusMask)),
-				Not: info.InvertFlags&uint16(xt.ConntrackStatus) != 0})
+	add(xt.ConntrackState, stateCondition(info.StateMask))
+	add(xt.ConntrackStatus, Condition{Fields: []Field{Status}, Any: native.AppendUint32(nil, uint32(info.StatusMask))})
+}
+
+// The bits of XTState (linux/netfilter/xt_conntrack.h: XT_CONNTRACK_STATE_*). Those up
+// to new are the same as in State.
+const (
+	xtSourceNAT      = 1 << 6
+	xtDestinationNAT = 1 << 7
+	xtUntracked      = 1 << 8
+	xtShared         = 1<<4 - 1
+)
+
+// stateCondition matches if the connection has one of the states. Without those that
+// nftables does not have, it is a condition on State.
+func stateCondition(mask uint16) Condition {
+	f := XTState
+	switch {
+	case mask&^xtShared == 0:
+		f = State
+	case mask == xtDestinationNAT:
+		f, mask = Status, statusNAT
 	}
+	return Condition{Fields: []Field{f}, Any: native.AppendUint32(nil, uint32(mask))}
 }
 
 // multiport decodes struct xt_multiport_v1: a byte that selects source, destination
@@ -177,16 +194,16 @@ func (d *decoder) target(e *expr.Target) {
 	case e.Name == "MARK" || e.Name == "CONNMARK" || e.Name == "CT":
 		d.marks(e)
 	default:
-		d.rule.Action = Other
+		d.other("target " + e.Name)
 	}
 	switch info := e.Info.(type) {
 	case *xt.NatRange:
-		d.natRange(info.Flags, info.MinIP, info.MinPort, info.MaxPort)
+		d.natRange(*info)
 	case *xt.NatRange2:
-		d.natRange(info.Flags, info.MinIP, info.MinPort, info.MaxPort)
+		d.natRange(info.NatRange)
 	case *xt.NatIPv4MultiRangeCompat:
 		for _, r := range *info {
-			d.natRange(r.Flags, r.MinIP, r.MinPort, r.MaxPort)
+			d.natRange(xt.NatRange{Flags: r.Flags, MinIP: r.MinIP, MaxIP: r.MaxIP, MinPort: r.MinPort, MaxPort: r.MaxPort})
 		}
 	}
 }
@@ -201,7 +218,7 @@ var harmless = []string{"LOG", "NFLOG", "TCPMSS", "AUDIT", "CHECKSUM", "CLASSIFY
 func (d *decoder) marks(e *expr.Target) {
 	info, ok := e.Info.(*xt.Unknown)
 	if !ok {
-		d.other()
+		d.other("target " + e.Name)
 		return
 	}
 	b := []byte(*info)
@@ -213,13 +230,20 @@ func (d *decoder) marks(e *expr.Target) {
 		d.rule.Assigns = append(d.rule.Assigns, connmark(b[12], word(0), word(1), word(2)))
 	case e.Name == "CONNMARK" && e.Rev == 2 && len(b) > 14 && b[13] == 0 && b[14] <= connmarkRestore: // without a shift
 		d.rule.Assigns = append(d.rule.Assigns, connmark(b[14], word(0), word(1), word(2)))
-	case e.Name == "CT" && len(b) >= 4 && native.Uint16(b) == 1: // XT_CT_NOTRACK
+	case e.Name == "CT" && len(b) >= 4 && native.Uint16(b)&ctNoTrack != 0:
 		d.rule.Action = NoTrack
-	case e.Name == "CT" && len(b) >= 4 && native.Uint16(b[2:]) == 0: // without a zone
+	case e.Name == "CT" && len(b) >= 4 && native.Uint16(b)&ctZoneMark == 0 && native.Uint16(b[2:]) == 0:
 	default:
-		d.other()
+		d.other("target " + e.Name)
 	}
 }
+
+// Flags of CT (linux/netfilter/xt_CT.h). With the target's other name, NOTRACK, there is
+// one more flag.
+const (
+	ctNoTrack  = 1 << 0
+	ctZoneMark = 1 << 4
+)
 
 // The modes of CONNMARK (linux/netfilter/xt_connmark.h).
 const (
@@ -239,12 +263,16 @@ func connmark(mode byte, value, ctmask, nfmask uint32) Assign {
 	return Assign{To: CtMark, CtMark: ^ctmask, Xor: value}
 }
 
-func (d *decoder) natRange(flags uint, to []byte, first, last uint16) {
-	if flags&uint(xt.NatRangeMapIPs) != 0 {
-		d.rule.To, _ = netip.AddrFromSlice(to)
-		d.rule.To = d.rule.To.Unmap()
+func (d *decoder) natRange(info xt.NatRange) {
+	if info.Flags&uint(xt.NatRangeMapIPs) != 0 {
+		to, _ := netip.AddrFromSlice(info.MinIP)
+		last, _ := netip.AddrFromSlice(info.MaxIP)
+		d.rule.To = to.Unmap()
+		d.rule.lastAddress(last.Unmap())
 	}
-	if flags&uint(xt.NatRangeProtoSpecified) != 0 {
-		d.rule.ToPorts = model.PortRange{First: first, Last: last}
+	if info.Flags&uint(xt.NatRangeProtoSpecified) != 0 {
+		d.rule.ToPorts = model.PortRange{First: info.MinPort, Last: info.MaxPort}
+		random := info.Flags&uint(xt.NatRangeProtoRandom|xt.NatRangeProtoRandomFully) != 0
+		d.rule.Choice = d.rule.Choice || random && info.MinPort != info.MaxPort
 	}
 }

@@ -2,6 +2,8 @@ package sockdiag
 
 import (
 	"cmp"
+	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -12,9 +14,17 @@ import (
 type Listener struct {
 	Proto model.Proto `json:"proto"`
 	// At is the local address. The address :: includes IPv4 unless V6Only is set.
-	At      netip.AddrPort `json:"at"`
-	V6Only  bool           `json:"v6only,omitempty"`
-	Process Owner          `json:"process,omitzero"`
+	At     netip.AddrPort `json:"at"`
+	V6Only bool           `json:"v6only,omitempty"`
+	// Link is the link whose packets the socket accepts (SO_BINDTODEVICE); empty for all.
+	Link string `json:"link,omitempty"`
+	// Waiting is the number of connections that the process has not accepted yet, and
+	// Backlog the one above which the kernel drops new ones. Both are 0 for UDP.
+	Waiting uint32 `json:"-"`
+	Backlog uint32 `json:"-"`
+	Process Owner  `json:"process,omitzero"`
+	// Inode identifies the socket.
+	Inode uint32 `json:"-"`
 }
 
 // Answers reports whether the socket accepts packets for an address of the sandbox.
@@ -26,6 +36,10 @@ func (l Listener) Answers(at netip.Addr) bool {
 func (h *Reader) Listeners() ([]Listener, error) {
 	var found []Listener
 	var inodes []uint32
+	links, err := h.linkNames()
+	if err != nil {
+		return nil, err
+	}
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		sockets, err := h.boundTo(proto, 0)
 		if err != nil {
@@ -35,7 +49,12 @@ func (h *Reader) Listeners() ([]Listener, error) {
 			if s.connected || proto == model.TCP && s.state != stateListen {
 				continue
 			}
-			found = append(found, Listener{Proto: proto, At: netip.AddrPortFrom(s.addr, s.port), V6Only: s.v6only})
+			l := Listener{Proto: proto, At: netip.AddrPortFrom(s.addr, s.port), V6Only: s.v6only, Link: links[s.link],
+				Inode: s.inode}
+			if proto == model.TCP {
+				l.Waiting, l.Backlog = s.received, s.sent
+			}
+			found = append(found, l)
 			inodes = append(inodes, s.inode)
 		}
 	}
@@ -48,6 +67,22 @@ func (h *Reader) Listeners() ([]Listener, error) {
 			a.At.Addr().Compare(b.At.Addr()))
 	})
 	return found, nil
+}
+
+// linkNames returns the names of the links in the host's namespace by their indices.
+func (h *Reader) linkNames() (map[uint32]string, error) {
+	names := map[uint32]string{0: ""}
+	err := h.ns.Do(func() error {
+		links, err := net.Interfaces()
+		for _, l := range links {
+			names[uint32(l.Index)] = l.Name
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	return names, nil
 }
 
 // ListensAt reports whether a TCP socket listens at the address and port.

@@ -118,6 +118,11 @@ type boundSocket struct {
 	// state is the TCP state.
 	state uint8
 	inode uint32
+	// link is the index of the link to which it is bound; 0 for none.
+	link uint32
+	// received and sent are the lengths of its queues. For a listener they are the
+	// number of connections that wait, and the limit of that number.
+	received, sent uint32
 	// cgroup is the id of the cgroup that created the socket; 0 before Linux 5.9.
 	cgroup uint64
 }
@@ -167,7 +172,8 @@ func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, err
 			continue
 		}
 		s := boundSocket{state: m[1], inode: binary.NativeEndian.Uint32(m[68:]), port: binary.BigEndian.Uint16(m[4:]),
-			connected: binary.BigEndian.Uint16(m[6:]) != 0}
+			connected: binary.BigEndian.Uint16(m[6:]) != 0, link: binary.NativeEndian.Uint32(m[40:]),
+			received: binary.NativeEndian.Uint32(m[56:]), sent: binary.NativeEndian.Uint32(m[60:])}
 		s.addr = netip.AddrFrom16([16]byte(m[8:24])).Unmap()
 		if family == unix.AF_INET {
 			s.addr = netip.AddrFrom4([4]byte(m[8:12]))

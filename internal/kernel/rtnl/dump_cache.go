@@ -39,7 +39,7 @@ func (h *Reader) hairpin(index int) (bool, error) {
 
 // readHairpins reads the hairpin mode of the host's bridge ports.
 func (h *Reader) readHairpins() (modes map[int]bool, err error) {
-	messages, err := h.dumpBridgePorts()
+	messages, err := h.dumpLinks(unix.AF_BRIDGE)
 	modes = map[int]bool{}
 	for _, m := range messages {
 		link := nl.DeserializeIfInfomsg(m)

@@ -26,6 +26,8 @@ type NeighbourEntry struct {
 	// Valid says that the kernel uses the entry at once, without waiting for the
 	// neighbour to answer.
 	Valid bool
+	// Failed says that the neighbour did not answer when the kernel last asked.
+	Failed bool
 }
 
 // NeighbourEntries lists the neighbours in the host's namespace, and the entries
@@ -52,12 +54,12 @@ func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, er
 			e := NeighbourEntry{Link: names[n.LinkIndex], MAC: n.HardwareAddr,
 				Permanent: n.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0,
 				Valid: n.State&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_DELAY|unix.NUD_PROBE|
-					unix.NUD_PERMANENT|unix.NUD_NOARP) != 0}
+					unix.NUD_PERMANENT|unix.NUD_NOARP) != 0, Failed: n.State&unix.NUD_FAILED != 0}
 			if family == unix.AF_BRIDGE {
 				forwarding = append(forwarding, e)
 				continue
 			}
-			if e.Address = nlutil.Addr(n.IP); e.Address.IsValid() && len(e.MAC) > 0 {
+			if e.Address = nlutil.Addr(n.IP); e.Address.IsValid() && (len(e.MAC) > 0 || e.Failed) {
 				neighbours = append(neighbours, e)
 			}
 		}

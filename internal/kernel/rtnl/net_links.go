@@ -45,8 +45,10 @@ type NetLink struct {
 	NoARP bool
 	// Port are the settings of a bridge port.
 	Port PortFlags
-	// Filtering says that the bridge filters VLANs.
-	Filtering bool
+	// Filtering says that the bridge filters VLANs. CallsIPTables and CallsIP6Tables say
+	// that the packets that it forwards pass the IP rules, whatever the sysctls say.
+	Filtering                     bool
+	CallsIPTables, CallsIP6Tables bool
 }
 
 // NetLinks returns the links of the host's namespace.
@@ -64,6 +66,11 @@ func (h *Reader) NetLinks() ([]NetLink, error) {
 	if err != nil {
 		return nil, err
 	}
+	messages, err := reader.dumpLinks(unix.AF_UNSPEC)
+	if err != nil {
+		return nil, fmt.Errorf("list bridges: %w", err)
+	}
+	bridges := callsOf(messages)
 	links := make([]NetLink, len(list))
 	for i, l := range list {
 		a := l.Attrs()
@@ -74,6 +81,7 @@ func (h *Reader) NetLinks() ([]NetLink, error) {
 		if b, ok := l.Link.(*netlink.Bridge); ok && b.VlanFiltering != nil {
 			links[i].Filtering = *b.VlanFiltering
 		}
+		links[i].CallsIPTables, links[i].CallsIP6Tables = bridges[a.Index].v4, bridges[a.Index].v6
 		if m, ok := l.Link.(*netlink.Macvlan); ok {
 			links[i].Private = m.Mode != netlink.MACVLAN_MODE_BRIDGE
 		}

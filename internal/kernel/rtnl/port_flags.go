@@ -40,7 +40,7 @@ var portStates = []string{"disabled", "listening", "learning", "forwarding", "bl
 // portFlags reads the settings of all bridge ports in the host's namespace, by the
 // index of the link.
 func (h *Reader) portFlags() (map[int]PortFlags, error) {
-	messages, err := h.dumpBridgePorts()
+	messages, err := h.dumpLinks(unix.AF_BRIDGE)
 	if err != nil {
 		return nil, fmt.Errorf("list bridge ports: %w", err)
 	}
@@ -71,12 +71,13 @@ func (h *Reader) portFlags() (map[int]PortFlags, error) {
 	return found, nil
 }
 
-// dumpBridgePorts returns the kernel's messages about the host's bridge ports.
-func (h *Reader) dumpBridgePorts() (messages [][]byte, err error) {
+// dumpLinks returns the kernel's messages about the host's links; with AF_BRIDGE, about
+// its bridge ports.
+func (h *Reader) dumpLinks(family int) (messages [][]byte, err error) {
 	err = h.ns.Do(func() error {
 		messages, err = nlutil.Retry(func() ([][]byte, error) {
 			request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-			request.AddData(nl.NewIfInfomsg(unix.AF_BRIDGE))
+			request.AddData(nl.NewIfInfomsg(family))
 			return request.Execute(unix.NETLINK_ROUTE, 0)
 		})
 		return err

@@ -17,7 +17,9 @@ type RouteQuery struct {
 	// From is its source; if zero, the kernel chooses it.
 	From netip.Addr
 	// In is the link that it came in on; empty for packets that the host sends.
-	In   string
+	In string
+	// Out is the link that the packet must leave by; empty for any.
+	Out  string
 	Mark uint32
 }
 
@@ -33,6 +35,9 @@ type RouteFound struct {
 	// Src is the source address that the host uses.
 	Src   netip.Addr
 	Table int
+	// NextHops is the number of next hops of the matching route, of which Via and Link
+	// are one.
+	NextHops int
 }
 
 // ErrNoRoute is the reason why the kernel does not forward or deliver a packet.
@@ -65,7 +70,7 @@ func (h *Reader) RouteTo(q RouteQuery) (RouteFound, error) {
 	if err != nil {
 		return RouteFound{}, err
 	}
-	opt := &netlink.RouteGetOptions{Iif: q.In, Mark: q.Mark}
+	opt := &netlink.RouteGetOptions{Iif: q.In, Oif: q.Out, Mark: q.Mark}
 	if q.From.IsValid() {
 		opt.SrcAddr = q.From.AsSlice()
 	}
@@ -98,7 +103,7 @@ func (h *Reader) RouteTo(q RouteQuery) (RouteFound, error) {
 		if entry[0].Dst != nil {
 			found.To = nlutil.Prefix(entry[0].Dst.IP, entry[0].Dst.Mask)
 		}
-		found.Table = entry[0].Table
+		found.Table, found.NextHops = entry[0].Table, len(entry[0].MultiPath)
 	}
 	return found, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -86,7 +87,7 @@ func (h *Host) NetemCounts(sandbox, name string) (sent, dropped uint64, err erro
 	if err != nil {
 		return 0, 0, err
 	}
-	all, err := inside.QdiscList(link)
+	all, err := nlutil.Retry(func() ([]netlink.Qdisc, error) { return inside.QdiscList(link) })
 	if err != nil {
 		return 0, 0, err
 	}

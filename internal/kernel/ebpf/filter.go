@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 
+	"fairlead/internal/kernel/nlutil"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
@@ -105,7 +107,7 @@ func deleteFilter(f *netlink.BpfFilter) error {
 		return fmt.Errorf("detach eBPF program %s from interface %d: %w", f.Name, f.LinkIndex, err)
 	}
 	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
-		others, err := netlink.FilterList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: f.LinkIndex}}, parent)
+		others, err := filtersAt(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: f.LinkIndex}}, parent)
 		if err != nil || len(others) > 0 {
 			return nil
 		}
@@ -120,6 +122,11 @@ func absent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
 }
 
+// filtersAt returns the filters of a link below the parent.
+func filtersAt(l netlink.Link, parent uint32) ([]netlink.Filter, error) {
+	return nlutil.Retry(func() ([]netlink.Filter, error) { return netlink.FilterList(l, parent) })
+}
+
 // filtersOf returns the interfaces whose filter has the program.
 func (p *Datapath) filtersOf(program string) (map[int]bool, error) {
 	return withFilter(program, parentOf(program))
@@ -127,13 +134,16 @@ func (p *Datapath) filtersOf(program string) (map[int]bool, error) {
 
 // withFilter returns the interfaces that have Fairlead's filter of a program at a hook.
 func withFilter(program string, parent uint32) (map[int]bool, error) {
-	links, err := netlink.LinkList()
+	links, err := nlutil.Retry(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	found := map[int]bool{}
 	for _, l := range links {
-		filters, err := netlink.FilterList(l, parent)
+		filters, err := filtersAt(l, parent)
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			return nil, fmt.Errorf("list filters: %w", err)
+		}
 		if err != nil {
 			continue // no clsact
 		}

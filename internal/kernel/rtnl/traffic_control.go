@@ -13,7 +13,7 @@ func (h *Reader) Filters(l netlink.Link, parent uint32) ([]netlink.Filter, error
 	if err != nil {
 		return nil, err
 	}
-	return handle.FilterList(l, parent)
+	return nlutil.Retry(func() ([]netlink.Filter, error) { return handle.FilterList(l, parent) })
 }
 
 // Qdiscs returns the queueing disciplines of the host's link.

@@ -185,3 +185,15 @@ func TestList(t *testing.T) {
 		})
 	}
 }
+
+// TestLongestPrefix checks that a translated packet leaves by the most specific route.
+func TestLongestPrefix(t *testing.T) {
+	f := host("*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.0.2:80\nCOMMIT\n" +
+		"*filter\n:FORWARD DROP [0:0]\n-A FORWARD -o docker0 -j ACCEPT\nCOMMIT\n")
+	f.Routes = append(f.Routes, inspect.InsideRoute{To: netip.MustParsePrefix("10.0.0.0/8"), Link: "eth0"},
+		inspect.InsideRoute{To: netip.MustParsePrefix("10.1.0.0/16"), Link: "docker0"})
+	want := []string{"0.0.0.0 8080/tcp - via other nat: loopback no, host no, containers yes, LAN yes, firewall none"}
+	if diff := cmp.Diff(want, lines(ports.List(f, nil, nil))); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}

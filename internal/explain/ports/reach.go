@@ -228,18 +228,22 @@ func addressOn(l inspect.InsideLink, v4 bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// linkTo returns the link to whose subnet the address belongs, or the link of a
-// route to it; "" if there is none.
-func (b *builder) linkTo(a netip.Addr) string {
+// linkTo returns the link of the route to an address: the one with the longest prefix,
+// among the subnets of links and the routes. It returns "" if only a default route has it.
+func (b *builder) linkTo(a netip.Addr) (link string) {
+	longest := 0
+	consider := func(p netip.Prefix, name string) {
+		if p.Contains(a) && p.Bits() > longest {
+			longest, link = p.Bits(), name
+		}
+	}
 	for _, l := range b.Links {
-		if slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Contains(a) }) {
-			return l.Name
+		for _, p := range l.Addresses {
+			consider(p, l.Name)
 		}
 	}
 	for _, r := range b.Routes {
-		if r.To.Contains(a) && r.To.Bits() > 0 {
-			return r.Link
-		}
+		consider(r.To, r.Link)
 	}
-	return ""
+	return link
 }

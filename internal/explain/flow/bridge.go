@@ -128,7 +128,7 @@ func (k *walker) switched(netns string, b, in, port rtnl.NetLink, c crossing, p 
 	if in.Name != "" {
 		first = stage{netns: netns, bridge: b.Name, hook: "forward", in: in.Name, out: port.Name}
 		h.What = fmt.Sprintf("bridge: from port %s out via port %s, where %s is", in.Name, port.Name, c.to.addr)
-		if k.wire.callsFilter(netns, p) && !k.netfilter.bridgeFilter(netns, b, &p) {
+		if k.wire.callsFilter(netns, b, p) && !k.netfilter.bridgeFilter(netns, b, &p) {
 			return
 		}
 	}
@@ -181,13 +181,14 @@ func (n *netfilter) bridgeFilter(netns string, b rtnl.NetLink, p *packet) bool {
 		n.filter(netns, "postrouting", rules.WholeHook, b.Name, b.Name, p, false)
 }
 
-// callsFilter reports whether bridged packets pass the IP rules (br_netfilter).
-func (w *wire) callsFilter(netns string, p packet) bool {
-	name := "net.bridge.bridge-nf-call-ip6tables"
+// callsFilter reports whether packets that a bridge forwards pass the IP rules
+// (br_netfilter): because of the bridge's own setting, or of the one for all bridges.
+func (w *wire) callsFilter(netns string, b rtnl.NetLink, p packet) bool {
+	name, own := "net.bridge.bridge-nf-call-ip6tables", b.CallsIP6Tables
 	if p.dst.Addr().Is4() {
-		name = "net.bridge.bridge-nf-call-iptables"
+		name, own = "net.bridge.bridge-nf-call-iptables", b.CallsIPTables
 	}
-	return w.settings.Setting(netns, name) == "1"
+	return own || w.settings.Setting(netns, name) == "1"
 }
 
 // beyond follows a packet whose next hop is not behind a known port of a bridge.

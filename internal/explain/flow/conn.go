@@ -5,13 +5,15 @@ import (
 	"slices"
 
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
 )
 
 // conn is the flow's entry in the connection tracking of one namespace.
 type conn struct {
-	// mark is the connection's mark. noTrack is true if there is no entry.
-	mark    rules.Bits
-	noTrack bool
+	// mark is the connection's mark. noTrack is true if the request has no entry, and
+	// answerNoTrack if connection tracking ignores the answer.
+	mark                   rules.Bits
+	noTrack, answerNoTrack bool
 	// src and dst are the packet's addresses before NAT, and newSrc and newDst those
 	// after NAT. They are zero if NAT changed nothing.
 	src, dst, newSrc, newDst netip.AddrPort
@@ -27,15 +29,57 @@ func (n *netfilter) conn(netns string) *conn {
 	return c
 }
 
+// untracked returns whether connection tracking ignores the packets of a direction.
+func (c *conn) untracked(reply bool) *bool {
+	if reply {
+		return &c.answerNoTrack
+	}
+	return &c.noTrack
+}
+
+// orphaned reports whether the packet is an answer that connection tracking does not
+// ignore, although it ignored the request.
+func (n *netfilter) orphaned(netns string) bool {
+	c := n.conn(netns)
+	return n.reply && c.noTrack && !c.answerNoTrack
+}
+
+// orphanedNAT marks the verdict as uncertain if an answer begins a connection of its own
+// and a NAT rule may translate it.
+func (n *netfilter) orphanedNAT(netns, hook, in, out string, p packet) {
+	if !n.orphaned(netns) || n.proto == model.TCP {
+		return
+	}
+	rs, ok := n.rules(netns)
+	if v := rs.Translate(hook, n.packetAt(netns, in, out, p)); ok && (v.Action != rules.Accept || !v.Certain) {
+		n.doubt("a NAT rule at %s of %s applies to the answer, because connection tracking ignored the request: %s", hook,
+			n.name(netns), ruleText(v.By))
+	}
+}
+
 // untranslate undoes NAT for an answer: the source NAT when it arrives or is sent,
 // the destination NAT when it leaves or is delivered.
 func (n *netfilter) untranslate(netns, hook string, p packet) packet {
 	c := n.conn(netns)
 	switch {
+	case c.answerNoTrack || c.noTrack:
 	case (hook == "prerouting" || hook == "output") && c.newSrc.IsValid() && p.dst.Addr() == c.newSrc.Addr():
 		p.dst = c.src
 	case (hook == "postrouting" || hook == "input") && c.newDst.IsValid() && p.src == c.newDst:
 		p.src = c.dst
+	}
+	return p
+}
+
+// retranslate translates a packet of an established connection as its first one.
+func (n *netfilter) retranslate(netns, hook string, p packet) packet {
+	c := n.conn(netns)
+	switch {
+	case c.noTrack || c.answerNoTrack:
+	case hook != "postrouting" && c.newDst.IsValid() && p.dst == c.dst:
+		p.dst, p.dnat = c.newDst, true
+	case hook == "postrouting" && c.newSrc.IsValid():
+		p.src = c.newSrc
 	}
 	return p
 }
@@ -46,8 +90,9 @@ func (n *netfilter) untranslate(netns, hook string, p packet) packet {
 func (k *walker) answerLost(netns string, p packet) bool {
 	back := newWalker(k.world, k.proto, k.client)
 	back.home, back.outside, back.reply, back.translated = k.home, k.outside, true, k.translated
-	back.netfilter.conns = k.netfilter.conns
-	back.send(netns, packet{src: p.dst, dst: p.src})
+	back.refusal = k.refusal
+	back.netfilter.conns, back.dialled = k.netfilter.conns, k.dialled
+	back.send(netns, packet{src: p.dst, dst: p.src, bound: p.bound})
 	if back.err != nil {
 		return k.fail(back.err)
 	}

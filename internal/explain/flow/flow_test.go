@@ -154,6 +154,7 @@ func (f *fake) SubLinks(string, rtnl.NetLink) []flow.End            { return nil
 func (f *fake) Published() []flow.Published                         { return f.published }
 func (f *fake) Services() ([]flow.Service, error)                   { return f.services, nil }
 func (f *fake) Failed() []flow.Known                                { return f.failed }
+func (f *fake) MinTTL(sockdiag.Listener, bool) int                  { return 0 }
 func (f *fake) ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool) {
 	return f.proxy, l.Process.Command == "docker-proxy"
 }

@@ -83,8 +83,8 @@ func (w *wire) land(c crossing, end End, p *packet) bool {
 	}
 	netns := c.netns
 	for _, s := range append(slices.Clone(c.stages), stage{netns: end.Netns}) {
-		if s.netns != netns { // the kernel clears the mark
-			netns, p.mark = s.netns, rules.Bits{}
+		if s.netns != netns { // the kernel clears the mark and forgets the connection
+			netns, p.mark, p.dnat, p.bound = s.netns, rules.Bits{}, false, ""
 		}
 		if s.hook == "" {
 			break
@@ -200,6 +200,13 @@ func (w *wire) acceptsARP(to End, ask rules.Packet, p packet) bool {
 	if w.settings.Setting(to.Netns, "net.ipv4.conf.all.arp_filter") == "1" ||
 		w.settings.Setting(to.Netns, "net.ipv4.conf."+to.Name+".arp_filter") == "1" {
 		w.doubt("%s of %s answers ARP only if its routes match (arp_filter)", to.Name, w.name(to.Netns))
+	}
+	if w.arpIgnore(to) == ignoreOtherSubnets && !slices.ContainsFunc(to.Addresses, func(o netip.Prefix) bool {
+		return o.Addr() == ask.To.Addr() && o.Contains(ask.From.Addr())
+	}) {
+		w.end(NoRoute, "%s of %s does not answer ARP for %s to %s (arp_ignore = 2)", to.Name, w.name(to.Netns), ask.To.Addr(),
+			ask.From.Addr())
+		return false
 	}
 	q := packet{src: netip.AddrPortFrom(ask.From.Addr(), 0), dst: netip.AddrPortFrom(ask.To.Addr(), 0)}
 	_, ok := w.router.route(to.Netns, to.Name, q)

@@ -43,8 +43,17 @@ func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
 		src = netip.AddrPort{}
 	}
 	c := n.conn(netns)
-	return rules.Packet{Proto: n.proto, From: src, To: p.dst, In: in, Out: out, Local: isLocal,
-		Translated: p.dnat || c.newDst.IsValid(), Mark: p.mark, CtMark: c.mark, NoTrack: c.noTrack, Reply: n.reply}
+	found := rules.Packet{Proto: n.proto, From: src, To: p.dst, In: in, Out: out, Local: isLocal,
+		Translated: p.dnat || c.newDst.IsValid(), SourceTranslated: c.newSrc.IsValid(), Mark: p.mark, CtMark: c.mark,
+		NoTrack: *c.untracked(n.reply), Reply: n.reply, Refusal: n.refusal,
+		Established: n.established}
+	if n.orphaned(netns) { // only a datagram begins a connection of its own
+		found.Invalid = n.proto == model.TCP || n.refusal
+		found.Reply = found.Invalid
+		found.Translated, found.SourceTranslated = false, false
+	}
+	found.Invalid = found.Invalid || n.established && c.answerNoTrack && !c.noTrack // no answer was seen
+	return found
 }
 
 // rules reads a namespace's rules and records what could not be read.
@@ -114,10 +123,11 @@ func (n *netfilter) marked(netns, hook, link string, v rules.Verdict, p *packet)
 	if v.Packet.CtMark != c.mark {
 		set = append(set, "the connection's mark to "+v.Packet.CtMark.String())
 	}
-	if v.Packet.NoTrack && !c.noTrack {
+	untracked := c.untracked(n.reply)
+	if v.Packet.NoTrack && !*untracked {
 		set = append(set, "notrack (no connection tracking)")
 	}
-	p.mark, c.mark, c.noTrack = v.Packet.Mark, v.Packet.CtMark, v.Packet.NoTrack
+	p.mark, c.mark, *untracked = v.Packet.Mark, v.Packet.CtMark, v.Packet.NoTrack
 	if set == nil {
 		return
 	}
@@ -144,12 +154,17 @@ func ending(a rules.Action, certain bool) string {
 	return done(a) + ", unless an earlier rule that Fairlead cannot evaluate accepts it"
 }
 
-// doubtful lists the rules with conditions that Fairlead cannot evaluate.
+// doubtful lists the rules on which the verdict depends, and what of them Fairlead cannot
+// evaluate.
 func doubtful(v rules.Verdict) string {
 	var all []string
-	for _, s := range v.Met {
-		if !s.Certain && s.Rule.Action != rules.Jump && s.Rule.Action != rules.Goto {
-			all = append(all, ruleText(s))
+	for _, s := range v.Doubts {
+		text := ruleText(s)
+		if len(s.Rule.Unread) > 0 {
+			text += " (not evaluated: " + strings.Join(s.Rule.Unread, ", ") + ")"
+		}
+		if !slices.Contains(all, text) {
+			all = append(all, text)
 		}
 	}
 	return strings.Join(all, "; ")
@@ -183,7 +198,11 @@ func policyText(s rules.Step) string {
 // translate follows a packet through the destination NAT of a hook.
 func (n *netfilter) translate(netns, hook, in, out string, p packet) packet {
 	if n.reply {
+		n.orphanedNAT(netns, hook, in, out, p)
 		return n.untranslate(netns, hook, p)
+	}
+	if n.established {
+		return n.retranslate(netns, hook, p)
 	}
 	if netns == "" {
 		if translated, ok := n.balancer.servesNFT(hook, in, out, p); ok {
@@ -196,26 +215,12 @@ func (n *netfilter) translate(netns, hook, in, out string, p packet) packet {
 	}
 	v := rs.Translate(hook, n.packetAt(netns, in, out, p))
 	n.marked(netns, hook, firstOf(in, out), v, &p)
-	if !v.Certain {
-		n.doubt("NAT rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, n.name(netns),
-			doubtful(v))
-	}
+	n.natDoubts(netns, hook, v)
 	if v.Action != rules.DNAT && v.Action != rules.Redirect {
 		return p
 	}
-	r := v.By.Rule
 	was := p.dst
-	addr, port := p.dst.Addr(), p.dst.Port()
-	if r.To.IsValid() {
-		addr = r.To
-	}
-	if v.Action == rules.Redirect {
-		addr = n.redirected(netns, in, addr)
-	}
-	if r.ToPorts.First != 0 {
-		port = r.ToPorts.First
-	}
-	p.dst, p.dnat = netip.AddrPortFrom(addr, port), true
+	p.dst, p.dnat = n.target(netns, in, v, p.dst), true
 	c := n.conn(netns)
 	c.dst, c.newDst = was, p.dst
 	h := Hop{Kind: NAT, Where: n.name(netns), Link: firstOf(in, out),
@@ -226,6 +231,38 @@ func (n *netfilter) translate(netns, hook, in, out string, p packet) packet {
 	}
 	n.hop(p, h)
 	return p
+}
+
+// natDoubts records what is not certain about the NAT rules of a hook.
+func (n *netfilter) natDoubts(netns, hook string, v rules.Verdict) {
+	if !v.Certain {
+		n.doubt("NAT rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, n.name(netns),
+			doubtful(v))
+	}
+	switch {
+	case v.By.Rule.Choice:
+		n.doubt("NAT at %s of %s chooses one of several addresses or ports: %s", hook, n.name(netns), ruleText(v.By))
+	case v.Action == rules.Drop || v.Action == rules.Reject:
+		n.doubt("a NAT chain at %s of %s drops the packet if connection tracking is in use there: %s", hook, n.name(netns),
+			ruleText(v.By))
+	}
+}
+
+// target returns the new destination of a packet. A port that is in the rule's range of
+// ports stays as it is (nf_nat_core.c, get_unique_tuple).
+func (n *netfilter) target(netns, in string, v rules.Verdict, was netip.AddrPort) netip.AddrPort {
+	r := v.By.Rule
+	addr, port := was.Addr(), was.Port()
+	if r.To.IsValid() {
+		addr = r.To
+	}
+	if v.Action == rules.Redirect {
+		addr = n.redirected(netns, in, addr)
+	}
+	if r.ToPorts.First != 0 && (port < r.ToPorts.First || port > r.ToPorts.Last) {
+		port = r.ToPorts.First
+	}
+	return netip.AddrPortFrom(addr, port)
 }
 
 // redirected returns the target of a redirect rule: the link's address, or the
@@ -272,7 +309,11 @@ func element(s rules.Step, proto model.Proto, dialled netip.AddrPort) string {
 // masquerade follows a packet through the source NAT at postrouting.
 func (n *netfilter) masquerade(netns, in string, r rtnl.RouteFound, p packet) packet {
 	if n.reply {
+		n.orphanedNAT(netns, "postrouting", in, r.Link, p)
 		return n.untranslate(netns, "postrouting", p)
+	}
+	if n.established {
+		return n.retranslate(netns, "postrouting", p)
 	}
 	if translated, ok := n.hides(r, p); ok && netns == "" {
 		return translated
@@ -283,10 +324,7 @@ func (n *netfilter) masquerade(netns, in string, r rtnl.RouteFound, p packet) pa
 	}
 	v := rs.Translate("postrouting", n.packetAt(netns, in, r.Link, p))
 	n.marked(netns, "postrouting", r.Link, v, &p)
-	if !v.Certain {
-		n.doubt("NAT rules at postrouting of %s have conditions that Fairlead cannot evaluate: %s", n.name(netns),
-			doubtful(v))
-	}
+	n.natDoubts(netns, "postrouting", v)
 	if v.Action != rules.SNAT && v.Action != rules.Masquerade {
 		return p
 	}

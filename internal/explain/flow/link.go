@@ -31,6 +31,9 @@ func (k *walker) transmit(netns string, l rtnl.NetLink, next netip.Addr, p packe
 
 // leaveHost ends the walk of a packet that leaves this host.
 func (k *walker) leaveHost(netns string, l rtnl.NetLink, next netip.Addr, p packet) {
+	if !k.wire.exits(netns, l, next, &p) {
+		return
+	}
 	k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name, What: "leaves this host, to " + next.String(),
 		Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
 	k.end(Leaves, "it leaves this host via %s, to %s", l.Name, next)
@@ -140,15 +143,30 @@ func (w *wire) behind(netns string, b rtnl.NetLink, a netip.Addr) bool {
 	})
 }
 
+// Values of arp_ignore (Documentation/networking/ip-sysctl.rst): answer only for the
+// link's own addresses, also only to their subnets, or not at all.
+const (
+	ignoreOthers       = "1"
+	ignoreOtherSubnets = "2"
+	ignoreAll          = "8"
+)
+
+// arpIgnore returns arp_ignore of a link: the larger one of its own and of all links.
+func (w *wire) arpIgnore(e End) string {
+	return max(w.settings.Setting(e.Netns, "net.ipv4.conf.all.arp_ignore"),
+		w.settings.Setting(e.Netns, "net.ipv4.conf."+e.Name+".arp_ignore"))
+}
+
 // answersFor reports whether an end answers for an address: its own, or for IPv4
 // that of another link of its namespace, unless arp_ignore is set.
 func (w *wire) answersFor(e End, a netip.Addr) bool {
-	if e.Has(a) || !a.Is4() {
-		return e.Has(a)
-	}
-	if w.settings.Setting(e.Netns, "net.ipv4.conf.all.arp_ignore") != "0" ||
-		w.settings.Setting(e.Netns, "net.ipv4.conf."+e.Name+".arp_ignore") != "0" {
+	switch own := e.Has(a); {
+	case !a.Is4():
+		return own
+	case w.arpIgnore(e) == ignoreAll:
 		return false
+	case own || w.arpIgnore(e) == ignoreOthers || w.arpIgnore(e) == ignoreOtherSubnets:
+		return own
 	}
 	local, err := addresses(w.links, e.Netns)
 	return err == nil && slices.ContainsFunc(local, func(p netip.Prefix) bool { return p.Addr() == a })

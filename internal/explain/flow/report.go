@@ -19,10 +19,13 @@ type report struct {
 	// translated is true if Fairlead's eBPF programs, or a virtual service, forward
 	// the answer.
 	translated bool
-	// reply is true if the packet is the answer.
-	reply bool
-	err   error
-	ended bool
+	// reply is true if the packet is the answer, and refusal if the answer refuses the
+	// flow.
+	reply, refusal bool
+	// established is true if the packet is not the first one of its connection.
+	established bool
+	err         error
+	ended       bool
 }
 
 // name returns the name of a namespace that users know.

@@ -23,7 +23,7 @@ type router struct {
 // route looks up the route of the packet, and ends the walk if there is none.
 func (rt *router) route(netns, in string, p packet) (rtnl.RouteFound, bool) {
 	rt.selects(netns, p)
-	q := rtnl.RouteQuery{To: p.dst.Addr(), From: p.src.Addr(), In: in, Mark: p.mark.Value}
+	q := rtnl.RouteQuery{To: p.dst.Addr(), From: p.src.Addr(), In: in, Out: p.bound, Mark: p.mark.Value}
 	r, err := rt.routes.Route(netns, q)
 	var none *rtnl.ErrNoRoute
 	if errors.As(err, &none) {
@@ -31,6 +31,10 @@ func (rt *router) route(netns, in string, p packet) (rtnl.RouteFound, bool) {
 		rt.hop(p, Hop{Kind: Route, Where: rt.name(netns), Link: in, What: "cannot route it: " + why, By: by})
 		rt.end(NoRoute, "%s cannot route packets to %s: %s", rt.name(netns), p.dst.Addr(), why)
 		return r, false
+	}
+	if r.NextHops > 1 {
+		rt.doubt("the route of %s to %s has %d next hops (multipath): the kernel chooses one by a hash", rt.name(netns),
+			p.dst.Addr(), r.NextHops)
 	}
 	return r, !rt.fail(err)
 }

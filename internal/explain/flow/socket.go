@@ -16,11 +16,17 @@ func (k *walker) receive(netns, in string, p packet) {
 	if !k.netfilter.filter(netns, "input", rules.WholeHook, in, "", &p, false) {
 		return
 	}
+	if k.established {
+		k.end(Delivered, "the packet reaches %s", k.name(netns))
+		return
+	}
 	if k.reply {
 		if netns != k.home || k.outside != "" {
 			k.end(NoRoute, "it arrives in %s, which did not send the request", k.name(netns))
 		}
-		k.returned()
+		if k.comesFromDialled(netns, k.netfilter.untranslate(netns, "input", p)) {
+			k.returned()
+		}
 		return
 	}
 	if netns == "" && k.servesIPVS(in, p) {
@@ -30,18 +36,20 @@ func (k *walker) receive(netns, in string, p packet) {
 	if k.fail(err) {
 		return
 	}
-	l, ok := takes(all, k.proto, p.dst)
+	l, ok := k.takes(all, k.arrivalLink(netns, in, p.dst.Addr()), p.dst)
 	if !ok {
 		k.hop(p, Hop{Kind: Delivery, Where: k.name(netns), Link: in,
 			What: fmt.Sprintf("no socket listens on %s/%s", p.dst, k.proto),
 			Clue: Clue{Netns: netns, Hook: "input", Link: in}})
+		k.refusal = true
 		if !k.returnPath(netns, in, p) {
 			return
 		}
 		k.end(Refused, "no socket listens on %s/%s in %s", p.dst, k.proto, k.name(netns))
 		return
 	}
-	if netns == "" && k.proxied(in, l, p) {
+	p.bound = l.Link
+	if k.refuses(netns, in, l, p) || netns == "" && k.proxied(in, l, p) {
 		return
 	}
 	h := Hop{Kind: Delivery, Where: k.name(netns), Link: in, What: "the socket of " + l.Process.String(),
@@ -64,30 +72,87 @@ func socketText(l sockdiag.Listener) string {
 	if l.Proto == model.UDP {
 		state = "bound"
 	}
-	return fmt.Sprintf("%s on %s/%s", state, l.At, l.Proto)
+	if l.Link == "" {
+		return fmt.Sprintf("%s on %s/%s", state, l.At, l.Proto)
+	}
+	addr := l.At.Addr().String()
+	if l.At.Addr().Is6() {
+		addr = "[" + addr + "]"
+	}
+	return fmt.Sprintf("%s on %s%%%s:%d/%s", state, addr, l.Link, l.At.Port(), l.Proto)
 }
 
-// takes returns the socket that accepts packets for an address: the one that is
-// bound to it, or else one that is bound to the unspecified address.
-func takes(all []sockdiag.Listener, proto model.Proto, at netip.AddrPort) (sockdiag.Listener, bool) {
+// arrivalLink returns the link on which a packet arrives according to sockets. For a
+// packet over loopback, that is the link with its destination (ip_route_output_key,
+// ip6_rcv_core).
+func (k *walker) arrivalLink(netns, in string, to netip.Addr) string {
+	links, err := k.world.Links.Links(netns)
+	if k.fail(err) || in != "lo" {
+		return in
+	}
+	for _, l := range links {
+		if hasAddress(l, to) {
+			return l.Name
+		}
+	}
+	return in
+}
+
+// refuses reports whether the socket does not accept the packet, and then ends the walk.
+func (k *walker) refuses(netns, in string, l sockdiag.Listener, p packet) bool {
+	if l.Proto == model.TCP && l.Waiting > l.Backlog {
+		k.hop(p, Hop{Kind: Delivery, Where: k.name(netns), Link: in, By: socketText(l),
+			What: fmt.Sprintf("the accept queue of %s is full: %d connections wait, of at most %d", l.Process, l.Waiting,
+				l.Backlog+1), Clue: Clue{Netns: netns, Hook: "input", Link: in}})
+		k.end(Dropped, "the accept queue of %s in %s is full: the process does not accept connections fast enough",
+			l.Process, k.name(netns))
+		return true
+	}
+	if ttl := k.world.Ports.MinTTL(l, p.dst.Addr().Is4()); l.Proto == model.TCP && ttl > 1 {
+		k.doubt("the socket of %s in %s accepts only packets with a TTL of at least %d (IP_MINTTL)", l.Process,
+			k.name(netns), ttl)
+	}
+	return false
+}
+
+// takes returns the socket that accepts packets for an address that arrive on a link: the
+// one that is bound to the address, or else one that is bound to the unspecified
+// address. Among these, the kernel prefers one that is bound to the link.
+func (k *walker) takes(all []sockdiag.Listener, link string, at netip.AddrPort) (sockdiag.Listener, bool) {
 	var best sockdiag.Listener
 	rank := -1
 	for _, l := range all {
-		if l.Proto != proto || l.At.Port() != at.Port() || !l.Answers(at.Addr()) {
+		if l.Proto != k.proto || l.At.Port() != at.Port() || !l.Answers(at.Addr()) || l.Link != "" && l.Link != link {
 			continue
 		}
-		n := 0 // :: for both families
-		switch {
-		case l.At.Addr() == at.Addr():
-			n = 2
-		case l.At.Addr().Is4() == at.Addr().Is4():
-			n = 1
-		}
-		if n > rank {
+		switch n := preference(l, at.Addr()); {
+		case n > rank:
 			best, rank = l, n
+		case n == rank && (l.At != best.At || l.Link != best.Link || l.Process.PID != best.Process.PID):
+			k.doubt("the kernel chooses one of several sockets: %s of %s, or %s of %s", socketText(best), best.Process,
+				socketText(l), l.Process)
 		}
 	}
 	return best, rank >= 0
+}
+
+// preference returns the kernel's score of a socket for an address (inet_hashtables.c and
+// udp.c, compute_score), with sockets that are bound to the address first.
+func preference(l sockdiag.Listener, at netip.Addr) int {
+	n, bound := 0, 1
+	if l.Proto == model.UDP {
+		bound = 4
+	}
+	if l.At.Addr() == at {
+		n += 100
+	}
+	if l.Link != "" {
+		n += bound
+	}
+	if l.At.Addr().Is4() {
+		n++
+	}
+	return n
 }
 
 // returnPath follows the answer, and records its route if it leaves via another

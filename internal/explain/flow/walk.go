@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
@@ -24,23 +25,62 @@ func Explain(w World, f Flow) (Explanation, error) {
 		from = lan
 	}
 	k := newWalker(w, f.Proto, from)
-	k.home, k.outside, k.balancer.prefer = e.netns, e.in, f.Server
+	k.home, k.outside, k.dialled, k.balancer.prefer = e.netns, e.in, e.dst, f.Server
 	k.out = Explanation{Flow: f.String(), Proto: f.Proto, Origin: e.netns, Outside: e.in != "" && !e.known, Asked: f}
-	p := packet{src: netip.AddrPortFrom(e.src, f.FromPort), dst: e.dst}
 	if e.in != "" {
 		k.out.Origin = e.origin
-		k.hop(p, Hop{Kind: Begin, Where: k.name(""), Link: e.in,
-			What: fmt.Sprintf("arrives from %s, on the link of the route back to it", e.src),
-			Clue: Clue{Hook: "prerouting", Link: e.in}})
-		k.arrive("", e.in, p)
-	} else {
-		k.send(e.netns, p)
+	}
+	k.follow(e, f.FromPort)
+	if k.err == nil && k.continues() {
+		k.dataLost(e, f.FromPort)
 	}
 	if k.err != nil {
 		return k.out, fmt.Errorf("explain %s: %w", f, k.err)
 	}
 	k.balancer.failed(e.dst)
 	return k.finish(e.dst), nil
+}
+
+// follow follows a packet of the flow from where it begins.
+func (k *walker) follow(e ends, port uint16) {
+	p := packet{src: netip.AddrPortFrom(e.src, port), dst: e.dst}
+	if e.in == "" {
+		k.send(e.netns, p)
+		return
+	}
+	k.hop(p, Hop{Kind: Begin, Where: k.name(""), Link: e.in,
+		What: fmt.Sprintf("arrives from %s, on the link of the route back to it", e.src),
+		Clue: Clue{Hook: "prerouting", Link: e.in}})
+	if k.wire.enters(e.in, &p) {
+		k.arrive("", e.in, p)
+	}
+}
+
+// continues reports whether a connection was established that is followed further: not one
+// that a proxy, a virtual service or an eBPF program handles.
+func (k *walker) continues() bool {
+	return k.out.Outcome == Delivered && k.proto == model.TCP && !k.translated &&
+		!slices.ContainsFunc(k.out.Hops, func(h Hop) bool { return h.Kind == Proxy || h.Kind == Connect })
+}
+
+// dataLost follows the client's next packet. If it is lost, the connection is established
+// but useless, and the verdict says so.
+func (k *walker) dataLost(e ends, port uint16) {
+	next := newWalker(k.world, k.proto, k.client)
+	next.home, next.outside, next.established = k.home, k.outside, true
+	next.netfilter.conns = k.netfilter.conns
+	next.follow(e, port)
+	if k.fail(next.err) {
+		return
+	}
+	for _, c := range next.out.Caveats {
+		k.doubt("%s", c+" (for data)")
+	}
+	if next.out.Outcome == Delivered || next.out.Uncertain {
+		return
+	}
+	k.out.Outcome, k.out.Process = next.out.Outcome, nil
+	k.out.Verdict = "the connection is established, but its data is lost: " + next.out.Verdict
 }
 
 // client is the kind of client, which decides which promises apply.
@@ -59,6 +99,8 @@ type packet struct {
 	dnat     bool
 	// mark is the packet's mark in its namespace.
 	mark rules.Bits
+	// bound is the link to which the socket of the sender is bound; empty for none.
+	bound string
 	// choice is the real server that a virtual service of the host chose for it.
 	choice *choice
 }
@@ -79,6 +121,8 @@ type walker struct {
 	// home is the namespace where the flow began. outside is the link on which it
 	// arrived from another machine; empty if it began on this host.
 	home, outside string
+	// dialled is what the client dialled: the answer must come from there.
+	dialled netip.AddrPort
 	// returns is the link of a sandbox at whose other end an eBPF program translates
 	// the answers; empty if none does.
 	returns string
@@ -109,6 +153,9 @@ func (k *walker) send(netns string, p packet) {
 		if p = k.dataPath.connectHook(p); k.ended {
 			return
 		}
+	}
+	if !k.reply {
+		k.dialled = p.dst
 	}
 	r, ok := k.router.route(netns, "", p)
 	if !ok {
@@ -161,7 +208,8 @@ func (k *walker) loop(netns string, r rtnl.RouteFound, p packet) {
 	if lo, ok := linkOf(k.world.Links, netns, "lo"); ok && k.wire.isDown(End{netns, lo}, p) {
 		return
 	}
-	if k.netfilter.filter(netns, "postrouting", rules.WholeHook, "", "lo", &p, false) &&
+	k.netfilter.looped(netns, p)
+	if k.netfilter.filter(netns, "postrouting", rules.WholeHook, "", "lo", &p, false) && k.wire.overLoopback(netns, &p) &&
 		k.netfilter.filter(netns, "prerouting", rules.WholeHook, "lo", "", &p, false) {
 		k.receive(netns, "lo", p)
 	}
@@ -182,7 +230,9 @@ func (k *walker) arrive(netns, link string, p packet) {
 	if !k.netfilter.filter(netns, "prerouting", rules.BeforeNAT, link, "", &p, false) {
 		return
 	}
+	was := p.dst
 	p = k.netfilter.translate(netns, "prerouting", link, "", p)
+	k.hairpin(netns, link, was, p)
 	if k.ended || !k.netfilter.filter(netns, "prerouting", rules.AfterNAT, link, "", &p, false) {
 		return
 	}
@@ -226,7 +276,9 @@ func (k *walker) leave(netns, in string, r rtnl.RouteFound, p packet) {
 		return
 	}
 	if k.reply && netns == "" && l.Name == k.outside {
-		k.returned()
+		if k.wire.exits(netns, l, next, &p) && k.comesFromDialled(netns, p) {
+			k.returned()
+		}
 		return
 	}
 	k.transmit(netns, l, next, p)

@@ -75,6 +75,9 @@ type Filters interface {
 type Ports interface {
 	// Listeners returns a namespace's sockets that accept connections or datagrams.
 	Listeners(netns string) ([]sockdiag.Listener, error)
+	// MinTTL returns the smallest TTL, or hop limit, of packets that the socket accepts
+	// (IP_MINTTL, IPV6_MINHOPCOUNT); 0 if it accepts any.
+	MinTTL(l sockdiag.Listener, v4 bool) int
 	// ProxyTarget returns the target of a docker-proxy's socket; false if the
 	// process is not one.
 	ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool)

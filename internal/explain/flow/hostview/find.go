@@ -21,6 +21,10 @@ func (w *World) ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool) {
 	return p.To, ok
 }
 
+// MinTTL implements flow.Ports. It opens the socket of the process for a moment, to read
+// its option. It returns 0 if the process has closed it.
+func (w *World) MinTTL(l sockdiag.Listener, v4 bool) int { return sockdiag.MinTTL(l, v4) }
+
 // Holder implements flow.Namespaces.
 func (w *World) Holder(a netip.Addr) (string, bool) {
 	for _, path := range w.paths[1:] {

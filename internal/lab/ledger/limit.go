@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"fairlead/internal/cgroup"
+
+	"golang.org/x/sys/unix"
 )
 
 // cpuV1 is where cgroup v1 has its controller of CPU time, on hosts that also have
@@ -32,29 +34,44 @@ type Limited struct {
 }
 
 // Limited creates a cgroup of that name. Returns ErrNoQuota if the host cannot limit
-// CPU time.
-func (g *Groups) Limited(name string) (l *Limited, err error) {
+// CPU time. After an error the cgroup does not exist.
+func (g *Groups) Limited(name string) (*Limited, error) {
 	path := filepath.Join(g.Proxy.Name(), name)
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil, fmt.Errorf("make cgroup: %w", err)
 	}
-	l = &Limited{}
-	if l.Dir, err = os.Open(path); err != nil {
-		return nil, fmt.Errorf("make cgroup: %w", err)
+	l := &Limited{}
+	err := l.open(path)
+	if err == nil && !enableCPU(filepath.Dir(g.path), g.path, g.Proxy.Name()) {
+		err = l.join(filepath.Join(cpuV1, filepath.Base(g.path)+"-"+name))
 	}
-	if enableCPU(filepath.Dir(g.path), g.path, g.Proxy.Name()) {
-		return l, nil
-	}
-	l.v1 = filepath.Join(cpuV1, filepath.Base(g.path)+"-"+name)
-	if err := os.Mkdir(l.v1, 0o755); errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-		return nil, errors.Join(ErrNoQuota, l.Dir.Close())
-	} else if err != nil {
-		return nil, errors.Join(fmt.Errorf("make cgroup: %w", err), l.Dir.Close())
-	}
-	if _, err := os.Stat(filepath.Join(l.v1, quotaV1)); err != nil {
-		return nil, errors.Join(ErrNoQuota, l.Close())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make cgroup: %w", err), l.Close(), removeTree(path))
 	}
 	return l, nil
+}
+
+// open opens the cgroup v2 directory.
+func (l *Limited) open(path string) (err error) {
+	l.Dir, err = os.Open(path)
+	return err
+}
+
+// join creates the directory in cgroup v1, with which the host limits CPU time if
+// cgroup v2 has no CPU controller.
+func (l *Limited) join(path string) error {
+	err := os.Mkdir(path, 0o755)
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission), errors.Is(err, unix.EROFS):
+		return ErrNoQuota
+	case err != nil:
+		return err
+	}
+	l.v1 = path
+	if _, err := os.Stat(filepath.Join(path, quotaV1)); err != nil {
+		return ErrNoQuota
+	}
+	return nil
 }
 
 // enableCPU enables the CPU controller in the children of cgroups, from the root on.
@@ -134,7 +151,10 @@ func (l *Limited) Used() (cpu, throttled float64, err error) {
 
 // Close kills the processes and removes the cgroup.
 func (l *Limited) Close() error {
-	errs := []error{removeTree(l.Dir.Name()), l.Dir.Close()}
+	var errs []error
+	if l.Dir != nil {
+		errs = append(errs, removeTree(l.Dir.Name()), l.Dir.Close())
+	}
 	if l.v1 != "" {
 		errs = append(errs, os.Remove(l.v1))
 	}

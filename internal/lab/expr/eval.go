@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -143,7 +144,10 @@ func (e *Expr) readings(r *result.Report, figures map[*figure]chosen) (map[*figu
 			return nil, fmt.Errorf("evaluate %s: all %d rounds were discarded: see the report for the reasons",
 				f.text, row.Invalid)
 		case row.Baseline == "" && strings.HasPrefix(f.field, "ratio"):
-			return nil, fmt.Errorf("evaluate %s: the session has no baseline, so there is no ratio", f.text)
+			return nil, fmt.Errorf("evaluate %s: there is no ratio: %s", f.text, cmp.Or(row.Lacks,
+				"the session has no baseline"))
+		case row.Lacks != "" && strings.HasPrefix(f.field, "ratio_") && fieldOf(row, f.field) == 0:
+			return nil, fmt.Errorf("evaluate %s: %s", f.text, row.Lacks)
 		}
 		past, err := e.pastOf(f, want)
 		if err != nil {

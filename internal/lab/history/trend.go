@@ -68,6 +68,8 @@ func sideOf(rows []*result.Summary, at []int, mean, low, high float64) int {
 	for _, i := range at {
 		own := 0
 		switch from, to := rows[i].Interval(); {
+		case to == 0: // the row has no interval
+			return 0
 		case rows[i].Ratio > high && from > mean:
 			own = 1
 		case rows[i].Ratio < low && to < mean:

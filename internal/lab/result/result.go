@@ -326,11 +326,15 @@ type Summary struct {
 	// Baseline is the path that Ratio compares with, empty if nothing is compared.
 	// Ratio is the geometric mean over rounds of value/baseline, with a bootstrap
 	// 95 % interval. Of several sessions, it is the geometric mean of their ratios, with
-	// the interval from the scatter within the sessions.
+	// the interval from the scatter within the sessions. Both ends are 0 if there is no
+	// interval.
 	Baseline  string  `json:"baseline"`
 	Ratio     float64 `json:"ratio"`
 	RatioLow  float64 `json:"ratio_low"`
 	RatioHigh float64 `json:"ratio_high"`
+	// Lacks is the reason why there is no ratio, or no interval; empty if both exist, or
+	// if nothing is compared.
+	Lacks string `json:"lacks,omitempty"`
 	// Sessions counts the sessions with a valid round; 0 in a report of one session.
 	// SessionLow and SessionHigh are the 95 % interval of Ratio that includes the
 	// differences between sessions; 0 for fewer than two sessions.
@@ -359,6 +363,18 @@ func (s Summary) Interval() (low, high float64) {
 		return s.SessionLow, s.SessionHigh
 	}
 	return s.RatioLow, s.RatioHigh
+}
+
+// WidestInterval is the widest interval of a ratio that is given, as the quotient of its
+// ends. Of two rounds, Student's interval on the logarithmic scale is 12.7 times as wide
+// as their standard error, and its ends are easily powers of ten apart: it then says
+// nothing, but looks like a figure.
+const WidestInterval = 100
+
+// HasInterval reports whether the ratio has the interval that Interval returns.
+func (s Summary) HasInterval() bool {
+	low, high := s.Interval()
+	return s.Rounds > 1 && s.Sessions != 1 && low > 0 && high <= WidestInterval*low
 }
 
 // Unavailable is a path that this host cannot build, or a workload that cannot be

@@ -67,7 +67,8 @@ func changesIn(before, after family, seed uint64) []Change {
 	floors := [2]AA{before.floor(seed), after.floor(seed)}
 	for _, s := range after.paths {
 		at := slices.IndexFunc(before.paths, func(b series) bool { return b.path == s.path })
-		if at < 0 || len(s.logs) == 0 || len(before.paths[at].logs) == 0 {
+		if at < 0 || len(s.logs) == 0 || len(before.paths[at].logs) == 0 || !before.resolves(s.path) ||
+			!after.resolves(s.path) {
 			continue
 		}
 		c := after.change(before.paths[at], s, floors, seed)

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"fmt"
 	"math"
 
 	"fairlead/internal/lab/result"
@@ -23,7 +24,8 @@ const (
 //   - Loss is zero on a good path, and 0/0 is undefined. So the number of packets sent
 //     per packet that arrives is compared, 1/(1-loss): equal losses give the ratio 1,
 //     and 2 means that every packet has to be sent twice as often.
-//   - Idle shares below one per cent are compared as one per cent.
+//   - Idle shares below one per cent count as one per cent. A path with such a share has
+//     no ratio ([family.resolved]).
 func logOf(r *result.Run, m result.Metric) (float64, bool) {
 	if r == nil || len(r.Invalid) > 0 || !has(r, m) {
 		return 0, false
@@ -55,3 +57,24 @@ func Comparable(runs []result.Run, c result.Case, m result.Metric) []float64 {
 	}
 	return all
 }
+
+// unresolvedIdle is the reason why idle shares have no ratio.
+var unresolvedIdle = fmt.Sprintf("less than %.0f %% of the CPU time was idle in a round, which the kernel's clock "+
+	"does not resolve", 100*leastIdle)
+
+// resolved reports whether the figures of a path can be compared: the clock resolves
+// its idle share in every valid round.
+func (f family) resolved(path string) bool {
+	if f.metric != result.IdleShare {
+		return true
+	}
+	for _, r := range f.all() {
+		if r.Path == path && len(r.Invalid) == 0 && has(r, f.metric) && r.Metrics[f.metric] < leastIdle {
+			return false
+		}
+	}
+	return true
+}
+
+// resolves reports whether a path can be compared with the baseline.
+func (f family) resolves(path string) bool { return f.resolved(f.baseline) && f.resolved(path) }

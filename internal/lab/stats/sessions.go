@@ -3,8 +3,6 @@ package stats
 import (
 	"math"
 	"slices"
-
-	"fairlead/internal/lab/result"
 )
 
 // estimate is the mean of observations that were made in one or more sessions, with two
@@ -127,13 +125,4 @@ func (f family) sessionsOf(s series) int {
 		return 0
 	}
 	return len(bySession(s.logs, s.sessions))
-}
-
-// setSessions sets the interval with the session component of a row. shift is the widening
-// for the difference between the baseline's halves.
-func setSessions(row *result.Summary, e estimate, shift float64) {
-	if row.Sessions < 2 {
-		return
-	}
-	row.SessionLow, row.SessionHigh = math.Exp(e.sessionLow-shift), math.Exp(e.sessionHigh+shift)
 }

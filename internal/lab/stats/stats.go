@@ -24,7 +24,10 @@
 package stats
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"slices"
 
 	"fairlead/internal/lab/result"
 )
@@ -43,7 +46,8 @@ const Alpha = 0.05
 // ([result.Absolute]), the row has a Value, but Baseline is empty and Ratio zero.
 //
 // With fewer than two rounds there is no interval: Low and High are Value, and no row
-// is Distinguishable.
+// is Distinguishable. A row without a ratio that can be given, or without its interval,
+// has the reason in Lacks.
 func Summarize(runs []result.Run, baseline string, seed uint64) []result.Summary {
 	var rows []result.Summary
 	for _, g := range groups(runs, baseline) {
@@ -63,17 +67,38 @@ func (f family) summarize(seed uint64) []result.Summary {
 	if !f.hasBaseline {
 		return f.plain()
 	}
+	if !f.resolved(f.base.path) {
+		return f.unresolved(append([]series{f.base}, f.paths...))
+	}
 	floor := f.floor(seed)
 	rows := make([]result.Summary, 0, len(f.paths)+1)
 	logs := make([][]float64, 0, len(f.paths))
+	var lacking []series
 	for _, s := range f.paths {
+		if !f.resolved(s.path) {
+			lacking = append(lacking, s)
+			continue
+		}
 		rows, logs = append(rows, f.compared(s, floor, seed)), append(logs, s.tested())
 	}
 	for i, p := range adjusted(logs) {
 		rows[i].P = p
 		rows[i].Distinguishable = distinguishable(rows[i])
 	}
+	rows = append(rows, f.unresolved(lacking)...)
+	slices.SortFunc(rows, func(a, b result.Summary) int { return cmp.Compare(a.Path, b.Path) })
 	return append([]result.Summary{f.baselineRow(floor)}, rows...)
+}
+
+// unresolved returns rows with values and the reason why they have no ratio.
+func (f family) unresolved(all []series) []result.Summary {
+	var rows []result.Summary
+	for _, s := range all {
+		row := f.row(s)
+		row.Lacks = unresolvedIdle
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // plain returns rows with values and without a comparison.
@@ -104,8 +129,8 @@ func (f family) baselineRow(a AA) result.Summary {
 	row := f.row(f.base)
 	row.Baseline, row.Noise, row.P = f.baseline, a.Noise, a.P
 	if a.Rounds > 0 {
-		row.Ratio, row.RatioLow, row.RatioHigh = 1, a.Low, a.High
-		setSessions(&row, a.estimate, 0)
+		row.Ratio = 1
+		setInterval(&row, a.estimate, 0)
 	}
 	return row
 }
@@ -119,16 +144,34 @@ func (f family) compared(s series, a AA, seed uint64) result.Summary {
 	}
 	e := f.estimate(s, seed)
 	row.Ratio = math.Exp(e.mean)
-	row.RatioLow, row.RatioHigh = math.Exp(e.low-a.shift()), math.Exp(e.high+a.shift())
-	setSessions(&row, e, a.shift())
+	setInterval(&row, e, a.shift())
 	return row
+}
+
+// setInterval sets the intervals of a row. shift is the widening for the difference
+// between the baseline's halves.
+func setInterval(row *result.Summary, e estimate, shift float64) {
+	widest := math.Log(result.WidestInterval)
+	if low, high := e.low-shift, e.high+shift; high-low <= widest {
+		row.RatioLow, row.RatioHigh = math.Exp(low), math.Exp(high)
+	} else {
+		row.Lacks = fmt.Sprintf("the %d rounds differ too much for an interval: measure more rounds", row.Rounds)
+	}
+	if row.Sessions < 2 {
+		return
+	}
+	if low, high := e.sessionLow-shift, e.sessionHigh+shift; high-low <= widest {
+		row.SessionLow, row.SessionHigh = math.Exp(low), math.Exp(high)
+	} else {
+		row.Lacks = fmt.Sprintf("the %d sessions differ too much for an interval: measure more sessions", row.Sessions)
+	}
 }
 
 // distinguishable reports whether the interval excludes one, the ratio is outside the
 // noise floor, and the adjusted p-value is below Alpha. In a report of several sessions it
 // is the interval with the session component, which needs two sessions.
 func distinguishable(row result.Summary) bool {
-	if row.Rounds < 2 || row.Sessions == 1 {
+	if !row.HasInterval() {
 		return false
 	}
 	low, high := row.Interval()

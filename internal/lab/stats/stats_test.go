@@ -317,3 +317,60 @@ func TestSchedule(t *testing.T) {
 		t.Error("more rounds changed the earlier ones")
 	}
 }
+
+// figures returns runs of host, nat and proxy with given figures.
+func figures(m result.Metric, rounds int, of func(round int, path string) float64) (runs []result.Run) {
+	for round := range rounds {
+		for half, path := range []string{"nat", "host", "host", "proxy"} {
+			x := run(path, round+1, half%3, 0)
+			x.Metrics = map[result.Metric]float64{m: of(round+1, path)}
+			runs = append(runs, x)
+		}
+	}
+	return runs
+}
+
+// TestIntervalThatSaysNothing: two rounds that differ by orders of magnitude have a
+// ratio and no interval.
+func TestIntervalThatSaysNothing(t *testing.T) {
+	runs := figures(result.Throughput, 2, func(round int, path string) float64 {
+		if path == "nat" && round == 2 {
+			return 1e-3
+		}
+		return 1
+	})
+	for _, s := range Summarize(runs, "host", 1) {
+		switch {
+		case s.Path != "nat" && (!s.HasInterval() || s.Lacks != ""),
+			s.Path == "nat" && (s.HasInterval() || s.RatioHigh != 0 || s.Distinguishable || s.Ratio == 0 ||
+				s.Lacks != "the 2 rounds differ too much for an interval: measure more rounds"):
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestIdleBelowTheClock: idle shares that the clock does not resolve have no ratio; the
+// value is given.
+func TestIdleBelowTheClock(t *testing.T) {
+	for name, s := range map[string]struct {
+		host, nat float64
+		lacking   []string
+	}{
+		"both busy":       {0.004, 0.002, []string{"host", "nat", "proxy"}},
+		"one path busy":   {0.45, 0.003, []string{"nat"}},
+		"neither is busy": {0.45, 0.30, nil},
+	} {
+		runs := figures(result.IdleShare, 6, func(_ int, path string) float64 {
+			return map[string]float64{"host": s.host, "nat": s.nat, "proxy": 0.2}[path]
+		})
+		for _, row := range Summarize(runs, "host", 1) {
+			want := slices.Contains(s.lacking, row.Path)
+			if got := row.Lacks != ""; got != want || (row.Ratio == 0) != want || row.Value == 0 || row.Rounds != 6 {
+				t.Errorf("%s: %+v", name, row)
+			}
+		}
+		if changes := Changes(runs, runs, "host", 1); len(changes) != 2-min(2, len(s.lacking)) {
+			t.Errorf("%s: %d ratios are compared between sessions", name, len(changes))
+		}
+	}
+}

@@ -67,18 +67,20 @@ func TestSiteIPv6(t *testing.T) {
 // workload.
 func (r *room) visit(t *testing.T, args ...string) (measured map[string]bool) {
 	t.Helper()
-	r.run(append([]string{"lab", "run", "site", "--rounds", "1", "--duration", "600ms", "--json", r.file("s.json")},
-		args...)...).expect(t, 0, nil)
+	o := r.run(append([]string{"lab", "run", "site", "--rounds", "1", "--duration", "600ms", "--json",
+		r.file("s.json")}, args...)...)
 	var report struct{ Runs []siteRun }
 	if err := json.Unmarshal(r.read("s.json"), &report); err != nil {
 		t.Fatal(err)
 	}
 	measured = map[string]bool{}
+	busy := false
 	for _, x := range report.Runs {
 		// A busy machine may delay the visitors.
 		x.Invalid = slices.DeleteFunc(x.Invalid, func(why string) bool {
-			return strings.Contains(why, "delayed") ||
-				strings.Contains(why, "hypervisor")
+			delayed := strings.Contains(why, "delayed") || strings.Contains(why, "hypervisor")
+			busy = busy || delayed
+			return delayed
 		})
 		if len(x.Invalid) > 0 || x.Site == nil || x.Proof == nil || !x.Proof.OK {
 			t.Errorf("%s %s: %+v", x.Path, x.Workload, x)
@@ -86,6 +88,9 @@ func (r *room) visit(t *testing.T, args ...string) (measured map[string]bool) {
 		}
 		measured[x.Path+" "+x.Workload] = true
 		x.check(t)
+	}
+	if !busy || o.code != 1 {
+		o.expect(t, 0, nil)
 	}
 	return measured
 }

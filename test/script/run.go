@@ -39,7 +39,8 @@ const saved = "ipvsadm -S -n | "
 //   - the output of ipvsadm is read from the session's file rules;
 //   - every other fairlead command runs unchanged.
 //
-// A command with --fail-if, and plan, may exit with 1, which is a result and not a failure. A kernel
+// A command with --fail-if, and plan, may exit with 1, which is a result and not a failure. The only
+// round of a laboratory's workload may be discarded on a busy machine, but not all runs. A kernel
 // without netem may refuse --netem, which test/vm tests.
 func Runnable(command, root string) (string, error) {
 	switch {
@@ -56,12 +57,13 @@ func Runnable(command, root string) (string, error) {
 		}
 		run = strings.TrimSpace(run[:at]) + " " + Short + strings.TrimRight(" "+run[at:], " ")
 		if strings.Contains(command, "--fail-if") {
-			run += ` || test $? -eq 1`
+			return run + ` || test $? -eq 1`, nil
 		}
+		tolerated := "have no figure"
 		if strings.Contains(command, "--netem") {
-			run += ` 2>refusal || { cat refusal; grep -q "load the module sch_netem" refusal; }`
+			tolerated += `\|load the module sch_netem`
 		}
-		return run, nil
+		return run + ` 2>notes || { cat notes; grep -q "` + tolerated + `" notes; }`, nil
 	case strings.HasPrefix(command, "fairlead run "), strings.HasPrefix(command, "fairlead service watch"):
 		return "timeout " + serves + " room " + command + " || test $? -eq 124", nil
 	case strings.HasPrefix(command, saved):

@@ -105,7 +105,7 @@ func newLabRun(a *command.App) *cobra.Command {
 		"CPUs; the report notes it")
 	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit with code 1 if the condition holds, e.g. "+
 		"'nat.bulk.ratio < 0.8' or 'nat.bulk.ratio < history.median - 0.05' (repeatable)")
-	f.BoolVar(&past.record, "history", false, "record the summary for `fairlead lab history`")
+	f.BoolVar(&past.record, "history", false, "record the summary, which fairlead lab history shows")
 	f.StringVar(&past.file, "history-file", "", historyFlag)
 	files.flags(f)
 	return c
@@ -174,7 +174,7 @@ func runLab(a *command.App, c *cobra.Command, opt runner.Options, machines labMa
 	if err := show(a, rep, files); err != nil {
 		return err
 	}
-	return errors.Join(gaps(rep, named), past.judge(a, rep))
+	return errors.Join(gaps(rep, named), report.Unmeasured(rep), past.judge(a, rep))
 }
 
 // gaps returns an error for each path that was not measured although its name was

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -15,32 +16,22 @@ import (
 const tooNoisy = 0.20
 
 // answer returns the result of the session in sentences that are derived from the
-// figures alone. For each client there is one sentence per path about every column of
-// the table or, in suites with steps, about what each hop adds. Other sentences report
-// failed requests in failovers, the greatest cost, and figures on which another tool
-// disagrees.
+// figures alone. For each client there is one sentence per path, the one with the
+// greatest difference first or, in suites with steps, one about what each hop adds.
+// Other sentences report the median and the worst round of figures without ratios, and
+// figures on which another tool disagrees.
 func answer(r *result.Report) []string {
 	var all []string
 	for _, client := range clientsOf(r) {
-		columns := comparedColumns(r, client)
-		switch {
-		case len(r.Steps) > 0:
+		if len(r.Steps) > 0 {
 			all = append(all, stepSentences(r, client)...)
-		case allNoisy(r, client, columns):
-			all = append(all, noisySentence(r, client, columns))
-		default:
+		} else if columns := comparedColumns(r, client); !allNoisy(r, client, columns) {
 			all = append(all, pathSentences(r, client, columns)...)
 		}
-		all = append(all, failoverSentences(r, client)...)
-	}
-	if len(r.Steps) == 0 {
-		all = append(all, worstSentence(r)...)
+		all = append(all, absoluteSentences(r, client)...)
 	}
 	for _, s := range crossChecks(r) {
 		all = append(all, "Cross-check: "+s+".")
-	}
-	if len(all) == 0 {
-		return []string{"No path could be compared in this session."}
 	}
 	return all
 }
@@ -49,7 +40,8 @@ func answer(r *result.Report) []string {
 // omits the throughput at a fixed rate, which is the same on every path.
 func comparedColumns(r *result.Report, client result.Client) []column {
 	return slices.DeleteFunc(headColumns(r, client), func(c column) bool {
-		return result.Absolute(c.metric) || c.metric == result.Throughput && result.FixedRate(c.workload)
+		base := c.at(r, baselineOf(r))
+		return base == nil || base.Baseline == "" || c.metric == result.Throughput && result.FixedRate(c.workload)
 	})
 }
 
@@ -80,7 +72,7 @@ func findingOf(s *result.Summary) finding {
 	case worse:
 		return isWorse
 	}
-	if s.Rounds < 2 || s.Sessions == 1 || math.Max(s.Noise, widest95(s)) > tooNoisy {
+	if !s.HasInterval() || math.Max(s.Noise, widest95(s)) > tooNoisy {
 		return noisy
 	}
 	return similar
@@ -92,39 +84,96 @@ func widest95(s *result.Summary) float64 {
 	return math.Expm1(math.Max(math.Log(high/s.Ratio), math.Log(s.Ratio/low)))
 }
 
-// pathSentences returns one sentence per path about all columns.
+// kinds are the findings in the order of a sentence: how the first part of a sentence
+// begins, and how a later one does.
+var kinds = []struct {
+	finding
+	first, later string
+}{
+	{isWorse, "is worse than %s in ", "worse in "},
+	{isBetter, "is better than %s in ", "better in "},
+	{similar, "is not distinguishable from %s in ", "not distinguishable in "},
+	{noisy, "is too noisy to compare with %s in ", "too noisy to compare in "},
+	{invalid, "has no valid round to compare with %s in ", "without a valid round in "},
+}
+
+// row is a path's figure in a column.
+type row struct {
+	column
+	*result.Summary
+}
+
+// pathSentences returns one sentence per path, the one with the greatest difference
+// first. Within a sentence, too, the greatest differences come first.
 func pathSentences(r *result.Report, client result.Client, columns []column) []string {
-	var all []string
-	base := baselineOf(r)
+	type sentence struct {
+		text string
+		size float64
+	}
+	var all []sentence
 	for _, path := range pathsOf(r, client) {
-		found := map[finding][]string{}
+		rows := map[finding][]row{}
 		for _, c := range columns {
 			s := c.at(r, path)
-			name := c.title
-			if k := findingOf(s); k == isBetter || k == isWorse {
-				found[k] = append(found[k], fmt.Sprintf("%s (%s\u00a0×)", name, formatRatio(s.Ratio)))
-			} else {
-				found[k] = append(found[k], name)
-			}
+			rows[findingOf(s)] = append(rows[findingOf(s)], row{c, s})
 		}
-		delete(found, absent)
-		if len(found) == 0 {
+		delete(rows, absent)
+		if len(rows) > 0 {
+			all = append(all, sentence{sentenceOf(r, client, path, rows), greatest(slices.Concat(rows[isWorse],
+				rows[isBetter]))})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b sentence) int { return cmp.Compare(b.size, a.size) })
+	var texts []string
+	for _, s := range all {
+		texts = append(texts, s.text)
+	}
+	return texts
+}
+
+// greatest is the greatest difference among rows. An uncertain figure counts with the
+// end of its interval that is nearer to no difference. The idle share does not count,
+// because near zero its ratios are large.
+func greatest(rows []row) float64 {
+	size := 0.0
+	for _, x := range rows {
+		if x.Metric != result.IdleShare {
+			size = max(size, leastDifference(x.Summary))
+		}
+	}
+	return size
+}
+
+// sentenceOf writes the sentence about a path. It names the client if there are several.
+func sentenceOf(r *result.Report, client result.Client, path string, rows map[finding][]row) string {
+	var parts []string
+	for _, k := range kinds {
+		of := rows[k.finding]
+		if len(of) == 0 {
 			continue
 		}
-		var parts []string
-		for _, p := range []struct {
-			k    finding
-			text string
-		}{{isWorse, "worse in "}, {isBetter, "better in "}, {similar, "not distinguishable in "},
-			{noisy, "too noisy to decide in "}, {invalid, "no valid round of "}} {
-			if len(found[p.k]) > 0 {
-				parts = append(parts, p.text+and(found[p.k]))
+		slices.SortStableFunc(of, func(a, b row) int {
+			return cmp.Compare(leastDifference(b.Summary), leastDifference(a.Summary))
+		})
+		var names []string
+		for _, x := range of {
+			if k.finding == isWorse || k.finding == isBetter {
+				names = append(names, fmt.Sprintf("%s (%s\u00a0×)", x.title, formatRatio(x.Ratio)))
+			} else {
+				names = append(names, x.title)
 			}
 		}
-		all = append(all, fmt.Sprintf("For a %s, %s compared with %s: %s.", clientTitle(client), path, base,
-			strings.Join(parts, "; ")))
+		begin := k.later
+		if len(parts) == 0 {
+			begin = path + " " + fmt.Sprintf(k.first, baselineOf(r))
+		}
+		parts = append(parts, begin+and(few(names)))
 	}
-	return all
+	text := strings.Join(parts, "; ") + "."
+	if len(clientsOf(r)) > 1 {
+		text = fmt.Sprintf("For a %s, %s", clientTitle(client), text)
+	}
+	return text
 }
 
 // allNoisy reports whether there are figures and all of them are too noisy.
@@ -143,46 +192,11 @@ func allNoisy(r *result.Report, client result.Client, columns []column) bool {
 	return found
 }
 
-// noisySentence states how great the noise is and what users can do about it.
-func noisySentence(r *result.Report, client result.Client, columns []column) string {
-	floor, known := floorOf(r, columns)
-	reason := "one round gives no interval"
-	if known {
-		reason = "two measurements of " + baselineOf(r) + " itself differ by up to " + percent(floor)
-	}
-	return fmt.Sprintf("For a %s, the noise is too great to find out what the paths cost: %s. Measure more or longer rounds, on a machine without other load.", clientTitle(client), reason)
-}
-
-// worstSentence names the greatest cost of all. It compares the end of each
-// interval that is nearer to no cost, so an uncertain figure does not count as the
-// greatest.
-func worstSentence(r *result.Report) []string {
-	var worst *result.Summary
-	var where column
-	for _, client := range clientsOf(r) {
-		for _, c := range comparedColumns(r, client) {
-			for _, p := range pathsOf(r, client) {
-				if s := c.at(r, p); c.metric != result.IdleShare && findingOf(s) == isWorse &&
-					(worst == nil || leastDifference(s) > leastDifference(worst)) {
-					worst, where = s, c
-				}
-			}
-		}
-	}
-	if worst == nil {
-		return nil
-	}
-	low, high := worst.Interval()
-	return []string{fmt.Sprintf("The greatest cost is %s on %s for a %s: %s\u00a0×\u00a0%s (95\u00a0%% %s\u00a0to\u00a0%s).", where.title, worst.Path,
-		clientTitle(where.client), formatRatio(worst.Ratio), worst.Baseline, formatRatio(low),
-		formatRatio(high))}
-}
-
 // leastDifference is the least difference from the baseline within the interval,
 // as a logarithm.
 func leastDifference(s *result.Summary) float64 {
 	low, high := s.Interval()
-	if low <= 1 && high >= 1 {
+	if !s.HasInterval() || low <= 1 && high >= 1 {
 		return 0
 	}
 	return math.Min(math.Abs(math.Log(low)), math.Abs(math.Log(high)))

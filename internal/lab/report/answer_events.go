@@ -49,12 +49,12 @@ func stepSentences(r *result.Report, client result.Client) []string {
 	return all
 }
 
-// failoverSentences returns one sentence per failover workload with the failed
-// requests.
-func failoverSentences(r *result.Report, client result.Client) []string {
+// absoluteSentences returns one sentence per workload whose main figure has no ratio,
+// such as the failed requests of a failover, with the figures of all paths.
+func absoluteSentences(r *result.Report, client result.Client) []string {
 	var all []string
 	for _, c := range headColumns(r, client) {
-		if c.metric != result.FailedRequests {
+		if c.metric != result.Main(c.workload) || !result.Absolute(c.metric) {
 			continue
 		}
 		var parts []string
@@ -64,14 +64,22 @@ func failoverSentences(r *result.Report, client result.Client) []string {
 			case s.Rounds == 0:
 				parts = append(parts, "no valid round on "+path)
 			default:
-				parts = append(parts, fmt.Sprintf("%s on %s (worst round %s)", c.scale.format(s.Value), path,
-					c.scale.format(s.Worst)))
+				parts = append(parts, fmt.Sprintf("%s on %s (worst round %s)", c.figure(s.Value), path,
+					c.figure(s.Worst)))
 			}
 		}
 		if len(parts) > 0 {
-			all = append(all, fmt.Sprintf("For a %s, failed requests in the median round of %s: %s.",
-				clientTitle(client), c.title, and(parts)))
+			all = append(all, fmt.Sprintf("For a %s, %s in the median round of %s: %s.",
+				clientTitle(client), metricTitle(c.metric), c.title, and(parts)))
 		}
 	}
 	return all
+}
+
+// figure writes a figure with its unit; numbers of failures need none.
+func (c column) figure(x float64) string {
+	if unit := unitOf(c.scale); unit != "failed" {
+		return c.scale.format(x) + "\u00a0" + unit
+	}
+	return c.scale.format(x)
 }

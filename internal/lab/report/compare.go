@@ -30,7 +30,8 @@ type Change struct {
 	OldRatio, NewRatio float64
 	// Ratio is NewRatio over OldRatio with its 95 % interval, so a figure that
 	// changed as much as the baseline's has not changed. Between sessions without
-	// a baseline it is New over Old.
+	// a baseline it is New over Old. Both ends of an interval are 0 if the rounds differ
+	// too much to give one.
 	Ratio, Low, High float64
 	// SessionLow and SessionHigh are the interval with the session component; both are 0
 	// unless both reports have several sessions.
@@ -78,9 +79,18 @@ func Compare(old, recent *result.Report, seed uint64) Comparison {
 // compared sets the change of the ratio to the baseline.
 func (c *Change) compared(s stats.Change) {
 	c.OldRatio, c.NewRatio = s.Before, s.After
-	c.Ratio, c.Low, c.High = s.Ratio, s.Low, s.High
-	c.SessionLow, c.SessionHigh = s.SessionLow, s.SessionHigh
+	c.Ratio = s.Ratio
+	c.Low, c.High = given(s.Low, s.High)
+	c.SessionLow, c.SessionHigh = given(s.SessionLow, s.SessionHigh)
 	c.judge(s.Distinguishable())
+}
+
+// given returns an interval, or zeros if it is too wide to say anything.
+func given(low, high float64) (float64, float64) {
+	if high > result.WidestInterval*low {
+		return 0, 0
+	}
+	return low, high
 }
 
 // bare compares the absolute figures of sessions without a baseline.
@@ -200,7 +210,10 @@ func (c Change) row(color, sessions bool) []string {
 	s := scaleFor(c.Metric, []float64{c.Old, c.New})
 	ratio, interval := none, ""
 	if c.Ratio > 0 {
-		ratio, interval = fmt.Sprintf("%.3f", c.Ratio), fmt.Sprintf("%.3f to %.3f", c.Low, c.High)
+		ratio, interval = fmt.Sprintf("%.3f", c.Ratio), none
+	}
+	if c.High > 0 {
+		interval = fmt.Sprintf("%.3f to %.3f", c.Low, c.High)
 	}
 	mark := c.Verdict
 	if color {

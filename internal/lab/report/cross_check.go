@@ -42,7 +42,7 @@ var checked = []result.Metric{result.Throughput, result.LatencyP50, result.Laten
 
 // compared reports whether a row has a ratio with an interval.
 func compared(s *result.Summary) bool {
-	return s.Baseline != "" && s.Path != s.Baseline && s.Rounds > 1 && s.Ratio > 0
+	return s.Baseline != "" && s.Path != s.Baseline && s.HasInterval()
 }
 
 // overlap reports whether the intervals of two ratios overlap.

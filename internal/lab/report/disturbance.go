@@ -22,7 +22,7 @@ func disturbances(r *result.Report) []string {
 			fmt.Sprintf("another laboratory (PID %d) ran at the same time; each measured the load of the other", pid))
 	}
 	if share := otherShare(r); share >= notable || disturbed(r) > 0 && share > 0 {
-		s := fmt.Sprintf("other processes used %.0f %% of the CPU time in the median run%s", 100*share, busiest(r))
+		s := fmt.Sprintf("other processes used %s of the CPU time in the median run%s", roughly(share), busiest(r))
 		s += "; figures of CPU time exclude it, all other figures are affected"
 		if r.Shared {
 			s += ", and no run was discarded because of it (--shared)"
@@ -34,6 +34,14 @@ func disturbances(r *result.Report) []string {
 			fmt.Sprintf("%s disturbed by other load or by a slower machine and discarded; where possible, such runs were repeated", plural(n, "run")+was(n)))
 	}
 	return all
+}
+
+// roughly writes a share in whole per cent.
+func roughly(share float64) string {
+	if share < 0.005 {
+		return "less than 1 %"
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
 func was(n int) string {

@@ -16,19 +16,36 @@ const (
 	forestTop   = 12.0
 )
 
+// farthest is the greatest distance from 1, as a factor, that the common axis of the
+// plots includes. One ratio of 182 would flatten the differences in all other plots.
+const farthest = 10
+
 // forests draws one plot per head column of a client: one row per path with its
-// ratio and interval, over the noise band. Shares of idle time are shown in the
-// table only, because near zero their ratios would stretch the common axis.
-// Metrics without ratios are omitted too.
+// ratio and interval, over the noise band. Plots with ratios farther than [farthest]
+// from 1 have an axis of their own; the others have a common one. Shares of idle time
+// are shown in the table only, because near zero their ratios would stretch the common
+// axis. Metrics without ratios are omitted too.
 func forests(r *result.Report, client result.Client, columns []column) []chart {
 	columns = slices.DeleteFunc(slices.Clone(columns),
 		func(c column) bool { return c.metric == result.IdleShare || result.Absolute(c.metric) })
-	ratios := logAxis(ratioEnds(r, client, columns), 0.8, 1.25, forestLeft, forestRight)
+	isFar := func(c column) bool { return far(ratioEnds(r, client, []column{c})) }
+	near := slices.DeleteFunc(slices.Clone(columns), isFar)
 	var all []chart
 	for _, c := range columns {
-		all = append(all, forest(r, c, ratios))
+		alike, note := near, ""
+		if isFar(c) {
+			alike, note = []column{c}, ", other scale"
+		}
+		ch := forest(r, c, logAxis(ratioEnds(r, client, alike), 0.8, 1.25, forestLeft, forestRight))
+		ch.Caption += note
+		all = append(all, ch)
 	}
 	return all
+}
+
+// far reports whether ratios are outside the common axis.
+func far(ratios []float64) bool {
+	return slices.ContainsFunc(ratios, func(x float64) bool { return x > farthest || x < 1.0/farthest })
 }
 
 // ratioEnds returns the values that the common axis must include.
@@ -37,8 +54,10 @@ func ratioEnds(r *result.Report, client result.Client, columns []column) []float
 	for _, c := range columns {
 		for _, p := range pathsOf(r, client) {
 			if s := c.at(r, p); s != nil && s.Rounds > 0 && s.Baseline != "" {
-				low, high := s.Interval()
-				all = append(all, s.RatioLow, s.RatioHigh, low, high)
+				all = append(all, s.Ratio)
+				if low, high := s.Interval(); s.HasInterval() {
+					all = append(all, s.RatioLow, s.RatioHigh, low, high)
+				}
 			}
 		}
 	}
@@ -73,21 +92,22 @@ func forest(r *result.Report, c column, x axis) chart {
 // hollow if not.
 func forestRow(ch *chart, s *result.Summary, c column, path string, x axis, y float64) {
 	ch.label(forestLeft-12, y+4, "end", "name", path)
-	if s == nil || s.Rounds == 0 || s.Baseline == "" {
+	switch {
+	case s == nil || s.Rounds == 0:
 		ch.label(forestWidth, y+4, "end", "figure quiet", "no valid round")
+		return
+	case s.Baseline == "":
+		ch.label(forestWidth, y+4, "end", "figure quiet", "no ratio")
 		return
 	}
 	class := "mark " + verdictClass(judge(s))
-	ch.line(x.at(s.RatioLow), y, x.at(s.RatioHigh), y, class)
-	for _, end := range []float64{s.RatioLow, s.RatioHigh} {
-		ch.line(x.at(end), y-4, x.at(end), y+4, class)
+	interval := "no interval"
+	if low, high := s.Interval(); s.HasInterval() {
+		interval = "95 % " + formatRatio(low) + " to " + formatRatio(high)
+		ch.whisker(s, x, y, class)
 	}
-	low, high := s.Interval()
-	if s.Sessions > 1 {
-		ch.line(x.at(low), y, x.at(high), y, class+" thin")
-	}
-	hint := fmt.Sprintf("%s: %s × %s, 95 %% %s to %s; %s %s", path, formatRatio(s.Ratio), s.Baseline,
-		formatRatio(low), formatRatio(high), c.scale.format(s.Value), c.scale.label)
+	hint := fmt.Sprintf("%s: %s × %s, %s; %s %s", path, formatRatio(s.Ratio), s.Baseline, interval,
+		c.scale.format(s.Value), c.scale.label)
 	ch.Dots = append(ch.Dots, dotMark{X: x.at(s.Ratio), Y: y, R: 4.5, Class: class, Hint: hint})
 	text := formatRatio(s.Ratio)
 	if s.Rounds > 1 {
@@ -97,6 +117,20 @@ func forestRow(ch *chart, s *result.Summary, c column, path string, x axis, y fl
 		text = "≈ " + text
 	}
 	ch.label(forestWidth, y+4, "end", "figure "+verdictClass(judge(s)), text)
+}
+
+// whisker draws the intervals of a ratio: that with the differences between sessions is
+// thin.
+func (c *chart) whisker(s *result.Summary, x axis, y float64, class string) {
+	if s.RatioLow > 0 {
+		c.line(x.at(s.RatioLow), y, x.at(s.RatioHigh), y, class)
+		for _, end := range []float64{s.RatioLow, s.RatioHigh} {
+			c.line(x.at(end), y-4, x.at(end), y+4, class)
+		}
+	}
+	if low, high := s.Interval(); s.Sessions > 1 {
+		c.line(x.at(low), y, x.at(high), y, class+" thin")
+	}
 }
 
 // forestWords describes the drawing in words, for screen readers.

@@ -149,6 +149,9 @@ func formatRatio(ratio float64) string {
 	return fmt.Sprintf("%.*f", ratioDecimals(ratio), ratio)
 }
 
+// noMargin stands for an interval that cannot be given.
+const noMargin = "±?"
+
 // formatMargin writes half the width of a ratio's interval, with as many
 // characters as the ratio. A very small one has no 0 before the point, but one more
 // decimal. In a report of several sessions the interval with the session component
@@ -159,13 +162,16 @@ func formatMargin(s *result.Summary) string {
 	case 0:
 		return margin
 	case 1:
-		return margin + " ±?"
+		return margin + " " + noMargin
 	}
 	return margin + " " + formatHalf(s, s.SessionLow, s.SessionHigh)
 }
 
-// formatHalf writes half the width of one interval of a ratio.
+// formatHalf writes half the width of one interval of a ratio, or that there is none.
 func formatHalf(s *result.Summary, low, high float64) string {
+	if low <= 0 || high > result.WidestInterval*low {
+		return noMargin
+	}
 	half := (high - low) / 2
 	if half < 0.00495 {
 		return "±" + strings.TrimPrefix(fmt.Sprintf("%.3f", half), "0")

@@ -96,17 +96,19 @@ func (c Course) draw(ch *chart, g history.Group, x func(int) float64, y axis) {
 		if row == nil {
 			continue
 		}
-		low, high := row.Interval()
-		h := g.Entries[i].Report.Host
+		h, interval := g.Entries[i].Report.Host, "no interval"
 		xs, ys = append(xs, x(i)), append(ys, y.at(row.Ratio))
-		ch.line(x(i), y.at(low), x(i), y.at(high), "mark thin p1")
+		if low, high := row.Interval(); low > 0 {
+			interval = fmt.Sprintf("95 %% %.3f to %.3f", low, high)
+			ch.line(x(i), y.at(low), x(i), y.at(high), "mark thin p1")
+		}
 		mark := "point p1"
 		if c.since >= 0 && i >= c.since {
 			mark = "mark " + class
 		}
 		ch.Dots = append(ch.Dots, dotMark{X: x(i), Y: y.at(row.Ratio), R: 3, Class: mark,
-			Hint: fmt.Sprintf("entry %d, %s: %.3f, 95 %% %.3f to %.3f; kernel %s, fairlead %s", i+1,
-				day(g.Entries[i].Report.Started), row.Ratio, low, high, h.Kernel, h.Fairlead)})
+			Hint: fmt.Sprintf("entry %d, %s: %.3f, %s; kernel %s, fairlead %s", i+1, day(g.Entries[i].Report.Started),
+				row.Ratio, interval, h.Kernel, h.Fairlead)})
 	}
 	ch.curve(xs, ys, "curve p1")
 	if len(ys) > 0 {

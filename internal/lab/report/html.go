@@ -44,7 +44,6 @@ func functions(r *result.Report) template.FuncMap {
 			return fmt.Sprintf("M%.1f %.1fl%g %gm0 %gl%g %g", d.X-d.R, d.Y-d.R, 2*d.R, 2*d.R, -2*d.R, -2*d.R, 2*d.R)
 		},
 		"detailHeads": func() []string { return detailHeads(r) },
-		"measured":    func() string { return measured(r) },
 		// A dash pattern distinguishes the paths for readers who cannot
 		// distinguish the colours.
 		"dashes": func() []template.CSS {
@@ -56,16 +55,18 @@ func functions(r *result.Report) template.FuncMap {
 // page is the data of the template.
 type page struct {
 	*result.Report
-	Kernel, Floor string
-	Answer        []string
-	Disturbances  []string
-	Sections      []section
-	Keys          []key // of the ledgers
-	Comparisons   []comparison
-	Discarded     []discard
-	Facts         []fact
-	Baseline      string
-	Raw           template.JS
+	Headline, Floor string
+	Verdict         conclusion
+	Answer          []string
+	Disturbances    []string
+	Lacking         []string
+	Sections        []section
+	Keys            []key // of the ledgers
+	Comparisons     []comparison
+	Discarded       []discard
+	Facts           []fact
+	Baseline        string
+	Raw             template.JS
 }
 
 // section is everything about one client.
@@ -88,16 +89,15 @@ type fact struct{ Name, Value string }
 
 func pageOf(r *result.Report, raw []byte) page {
 	p := page{
-		Report: r, Kernel: kernel(r.Host.Kernel), Answer: answer(r), Disturbances: disturbances(r), Keys: ledgerKeys(),
+		Report: r, Headline: headline(r), Verdict: conclude(r), Floor: floors(r),
+		Lacking: lacking(r), Answer: answer(r), Disturbances: disturbances(r), Keys: ledgerKeys(),
 		Comparisons: comparisons(r), Discarded: discards(r), Facts: facts(r), Baseline: baselineOf(r),
 		// The marshaller escapes < > &, so no string in the report can end the
 		// script element.
 		Raw: template.JS(raw),
 	}
-	var columns []column
 	for _, c := range clientsOf(r) {
 		head := headColumns(r, c)
-		columns = append(columns, head...)
 		s := section{
 			ID: string(c), Title: clientTitle(c), Tables: sheetsOf(r, c, head),
 			Steps: stepSheets(r, c), Cascades: cascades(r, c),
@@ -107,9 +107,6 @@ func pageOf(r *result.Report, raw []byte) page {
 		}
 		s.name()
 		p.Sections = append(p.Sections, s)
-	}
-	if floor, found := floorOf(r, columns); found {
-		p.Floor = "±" + percent(floor)
 	}
 	return p
 }
@@ -125,8 +122,11 @@ func (s *section) name() {
 	}
 }
 
-// facts lists the machine and its relevant settings.
+// facts lists the machine and its relevant settings; nil if they are unknown.
 func facts(r *result.Report) []fact {
+	if imported(r) {
+		return nil
+	}
 	h := r.Host
 	all := append(machineFacts(r), []fact{
 		{"kernel", h.Kernel},

@@ -28,13 +28,21 @@ func comparisons(r *result.Report) []comparison {
 		}
 		if s := oursFor(r, p); s != nil && s.Rounds > 0 {
 			b.Ours = writeFigure(p.Metric, s.Value)
-			if s.Baseline != "" {
-				b.OurRatio = formatRatio(s.Ratio)
-			}
+			b.OurRatio = ratioWithMargin(s)
 		}
 		all = append(all, b)
 	}
 	return all
+}
+
+// ratioWithMargin writes a ratio with its interval, and whether it can be distinguished
+// from 1; "" if there is no ratio.
+func ratioWithMargin(s *result.Summary) string {
+	cell := makeCell(s, scale{})
+	if s.Baseline == "" {
+		return ""
+	}
+	return strings.TrimSpace(strings.TrimSpace(cell.mark+" "+cell.ratio) + " " + cell.margin)
 }
 
 // oursFor returns the figure of Fairlead's generator for a published one, or nil.
@@ -70,20 +78,24 @@ func writeFigure(m result.Metric, v float64) string {
 	return s.format(v) + " " + s.label
 }
 
-// published writes published figures with the measured ones.
+// published writes published figures with the measured ones, by source and figure.
 func (t table) published() {
-	rows := [][]string{{"published figures", "", "", "published", "× " + t.base, "measured", "× " + t.base}}
-	source := ""
+	rows := [][]string{{"", "published", "× " + t.base, "measured", "× " + t.base}}
+	source, figure := "", ""
 	for _, b := range comparisons(t.r) {
 		if b.Source != source {
-			source = b.Source
-			rows = append(rows, []string{source})
+			source, figure = b.Source, ""
+			rows = append(rows, []string{"published figures: " + source})
 		}
-		rows = append(rows, []string{"  " + b.Path, b.What, b.Where, b.Theirs, b.TheirRatio, b.Ours, b.OurRatio})
+		if of := b.What + ", " + b.Where; of != figure {
+			figure = of
+			rows = append(rows, []string{figure})
+		}
+		rows = append(rows, []string{"  " + b.Path, b.Theirs, b.TheirRatio, b.Ours, b.OurRatio})
 	}
 	if len(rows) > 1 {
 		t.line()
-		t.aligned(rows, "lllrrrr")
+		t.aligned(rows, "lrrrr")
 	}
 }
 

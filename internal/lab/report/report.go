@@ -98,7 +98,7 @@ func judge(s *result.Summary) verdict {
 // drifted reports whether the baseline's halves differ by more than the noise
 // floor; s is the baseline's own row.
 func drifted(s *result.Summary) bool {
-	if s.Path != s.Baseline || s.Rounds < 2 {
+	if s.Path != s.Baseline || s.Rounds < 2 || s.RatioLow == 0 {
 		return false
 	}
 	middle := (math.Log(s.RatioLow) + math.Log(s.RatioHigh)) / 2

@@ -113,9 +113,9 @@ func detailRow(r *result.Report, c column, s *result.Summary) sheetRow {
 	}
 	if s.Rounds > 0 && s.Baseline != "" {
 		cells[4] = formatRatio(s.Ratio)
-		cells[5] = span(fmt.Sprintf("%.3f", s.RatioLow), fmt.Sprintf("%.3f", s.RatioHigh))
+		cells[5] = ratioSpan(s.RatioLow, s.RatioHigh)
 		cells[6] = fmt.Sprintf("%.2g", s.P)
-		cells[7] = "±" + percent(s.Noise)
+		cells[7] = formatNoise(s.Noise)
 	}
 	if r.Sessions > 1 {
 		cells = append(cells, fmt.Sprint(s.Sessions), sessionSpan(s))
@@ -135,7 +135,15 @@ func sessionSpan(s *result.Summary) string {
 	if s.Sessions < 2 {
 		return ""
 	}
-	return span(fmt.Sprintf("%.3f", s.SessionLow), fmt.Sprintf("%.3f", s.SessionHigh))
+	return ratioSpan(s.SessionLow, s.SessionHigh)
+}
+
+// ratioSpan writes the interval of a ratio, or that there is none.
+func ratioSpan(low, high float64) string {
+	if low <= 0 || high > result.WidestInterval*low {
+		return none
+	}
+	return span(fmt.Sprintf("%.3f", low), fmt.Sprintf("%.3f", high))
 }
 
 // span writes an interval.

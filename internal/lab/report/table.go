@@ -2,9 +2,9 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"fairlead/internal/lab/result"
@@ -24,16 +24,22 @@ type Options struct {
 // of them.
 const gap = 2
 
-// Table writes the report for a terminal: per client one row per path, and per
-// workload the figure and its ratio to the baseline with half the width of the
-// ratio's 95 % interval. In the baseline's own row that is the A/A interval. A
-// metric without ratios shows its worst round.
+// Table writes the report for a terminal: first whether the session went well, then the
+// answer in sentences, then per client one row per path, and per workload the figure
+// and its ratio to the baseline with half the width of the ratio's 95 % interval. In the
+// baseline's own row that is the A/A interval. A metric without ratios shows its worst
+// round.
 func Table(w io.Writer, r *result.Report, o Options) error {
 	if o.Width == 0 {
 		o.Width = 120
 	}
 	out := bufio.NewWriter(w)
 	t := table{out: out, r: r, o: o, base: baselineOf(r)}
+	t.paragraph(conclude(r).Text)
+	for _, s := range answer(r) {
+		t.paragraph(s)
+	}
+	t.line()
 	t.heading()
 	for _, s := range machineLines(r) {
 		t.line(s)
@@ -67,28 +73,32 @@ func (t table) line(parts ...string) {
 	t.out.WriteString(strings.TrimRight(strings.Join(parts, ""), " ") + "\n")
 }
 
-// heading writes what was measured, where, and with which noise floor.
+// paragraph writes text in lines of the table's width; all but the first are indented.
+func (t table) paragraph(text string) {
+	line := ""
+	for word := range strings.SplitSeq(text, " ") {
+		switch {
+		case line == "":
+			line = word
+		case width(line)+1+width(word) > t.o.Width:
+			t.line(breakable(line))
+			line = "  " + word
+		default:
+			line += " " + word
+		}
+	}
+	t.line(breakable(line))
+}
+
+// breakable replaces spaces that must not be broken by plain ones, which every terminal
+// and grep know.
+func breakable(text string) string { return strings.ReplaceAll(text, "\u00a0", " ") }
+
+// heading writes what was measured, where, and the noise floors of the compared columns.
 func (t table) heading() {
-	parts := []string{t.r.Suite, kernel(t.r.Host.Kernel), plural(t.r.Host.CPUs, "CPU")}
-	if t.r.Family != 0 {
-		parts = append(parts, t.r.Family.String())
-	}
-	if t.r.Netem != nil {
-		parts = append(parts, "netem "+t.r.Netem.String())
-	}
-	left := strings.Join(append(parts, measured(t.r), fmt.Sprint("seed ", t.r.Seed)), " · ")
-	var columns []column
-	for _, c := range clientsOf(t.r) {
-		columns = append(columns, headColumns(t.r, c)...)
-	}
-	right := "A/A noise floor unknown: two valid rounds are needed"
-	switch floor, found := floorOf(t.r, columns); {
-	case len(columns) > 0 && !slices.ContainsFunc(columns, func(c column) bool { return !result.Absolute(c.metric) }):
-		right = "no ratios" // so there is no noise floor
-	case found && floor > 1:
-		right = "A/A noise floor over 100 %: measure more or longer rounds"
-	case found:
-		right = "A/A noise floor ±" + percent(floor)
+	left, right := headline(t.r), "no ratios" // so there is no noise floor
+	if t.base != "" || len(t.r.Summary) == 0 {
+		right = "A/A noise floor " + cmp.Or(floors(t.r), "unknown: two valid rounds are needed")
 	}
 	t.line(left, strings.Repeat(" ", max(2, min(t.o.Width, 88)-width(left)-width(right))), right)
 }
@@ -192,6 +202,9 @@ func (t table) legend() {
 	t.line(strings.Join(parts, "     "))
 	if t.r.Sessions > 1 {
 		t.line("± half of the 95 % interval: first within the sessions, second with the differences between sessions")
+	}
+	for _, s := range lacking(t.r) {
+		t.line(s)
 	}
 	for i, o := range discarded {
 		if i == 6 {

@@ -95,7 +95,7 @@ func TestNotRoot(t *testing.T) {
 func TestHelpNeedsNoRoot(t *testing.T) {
 	r := newRoom(t)
 	for _, args := range [][]string{{"--help"}, {"lab", "run", "--help"}, {"version"}, {"lab", "list"},
-		{"completion", "bash"}, {"paths", "-o", "markdown"}} {
+		{"completion", "bash"}, {"paths", "-o", "markdown"}, {"paths"}, {"paths", "-o", "json"}} {
 		as := []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", binary}
 		if out, err := r.command(append(as, args...)...).CombinedOutput(); err != nil || len(out) == 0 {
 			t.Errorf("fairlead %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -129,7 +129,7 @@ func NewPlan(a *command.App) *cobra.Command {
 	}
 	r.Flags(c)
 	f.flags(c)
-	c.Flags().BoolVar(&destroy, "destroy", false, "print what `fairlead destroy` would do")
+	c.Flags().BoolVar(&destroy, "destroy", false, "print what fairlead destroy would do")
 	return c
 }
 

@@ -20,6 +20,9 @@ type AttachRequest struct {
 	Keep bool `json:"keep,omitempty"`
 	// DHCP requests addresses from a DHCP server of the network.
 	DHCP bool `json:"dhcp,omitempty"`
+	// Publishes are ports to publish in addition to those that the attachment publishes
+	// already. They need no Endpoint.
+	Publishes []model.Publish `json:"publishes,omitempty"`
 	// DryRun returns the plan and changes nothing.
 	DryRun bool `json:"dryRun,omitempty"`
 	// Origin names who makes the request: a command, a set of files or Docker.

@@ -69,15 +69,21 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, 
 		}
 		next.Desired = next.Desired.WithAttachment(a)
 	}
+	next.Desired = spec.Publish(next.Desired, a.Name, req.Publishes)
+	if err := spec.KeepsDeclared(d.desired.Publishes, next.Publishes); err != nil {
+		return r, a, err
+	}
 	if req.DryRun {
 		return d.dryRun(r, next.Desired, a)
 	}
 	if have, ok := d.desired.Attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" &&
-		slices.EqualFunc(next.Networks, d.desired.Networks, model.Network.Equal) {
+		slices.EqualFunc(next.Networks, d.desired.Networks, model.Network.Equal) &&
+		slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
 		r.Attachments = d.view(a.Name)
 		return r, a, nil
 	}
 	delete(d.problems, a.Name)
+	d.forget(a.Name, req.Publishes)
 	d.sandboxes.watch(b, at)
 	if err := d.applier.settle(next.Desired); err != nil {
 		return r, a, fmt.Errorf("attach %s to %s: %w", at.Ref, a.Network, err)

@@ -206,3 +206,42 @@ func TestNetworks(t *testing.T) {
 		t.Errorf("%+v, %v, %+v", r, err, w.Networks())
 	}
 }
+
+// TestAttachPublishes attaches a sandbox and publishes its ports with one request. If a port
+// is taken, nothing is attached.
+func TestAttachPublishes(t *testing.T) {
+	w := newWorld(t).start()
+	before := w.snapshot()
+	b, other := w.watchedSandbox(), w.watchedSandbox()
+	w.network(lan)
+	request := to(b)
+	request.Publishes = published(model.ViaNAT, 8080, 8081)
+	request.DryRun = true
+	if r := w.attach(request); r.Plan == "" || !r.Changed {
+		t.Errorf("dry run: %+v", r)
+	}
+	w.unchanged(before)
+	request.DryRun = false
+	if r := w.attach(request); !r.Changed || len(r.Attachments) != 1 || len(r.Attachments[0].Publishes) != 2 {
+		t.Errorf("%+v", r)
+	}
+	b.serves(t, ":80")
+	for _, port := range []string{"8080", "8081"} {
+		if err := w.host.Do(func() error { return dial("127.0.0.1:" + port) }); err != nil {
+			t.Error(err)
+		}
+	}
+	if r := w.attach(request); r.Changed {
+		t.Errorf("attach again: %+v", r)
+	}
+	attached := w.snapshot()
+	taken := to(other)
+	taken.Publishes = published(model.ViaNAT, 8082, 8080)
+	if _, err := w.Attach(context.Background(), taken); api.CodeOf(err) != api.Conflict {
+		t.Errorf("a port that another attachment publishes: %v", err)
+	}
+	w.unchanged(attached)
+	if all := w.Attachments(); len(all) != 1 {
+		t.Errorf("%d attachments", len(all))
+	}
+}

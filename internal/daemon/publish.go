@@ -18,28 +18,8 @@ import (
 // change.
 func (d *Daemon) Publish(ctx context.Context, req api.PublishRequest) (api.Result, error) {
 	return d.changePublishes(ctx, req, func(name string) model.Desired {
-		have := d.desired.PublishesOf(name)
-		var added []model.Publish
-		for _, p := range req.Publishes {
-			p.Endpoint = name
-			asked := p
-			i := slices.IndexFunc(have, p.Same)
-			if i >= 0 {
-				asked.Origin = have[i].Origin
-			}
-			if i >= 0 && asked.Equal(have[i]) {
-				p = have[i] // its origin stays
-			}
-			added = append(slices.DeleteFunc(added, p.Same), p)
-		}
-		return d.desired.ReplacePublishes(name, among(added), added)
+		return spec.Publish(d.desired, name, req.Publishes)
 	})
-}
-
-// among returns a function that reports whether a publish has the host side of one of
-// these.
-func among(publishes []model.Publish) func(model.Publish) bool {
-	return func(p model.Publish) bool { return slices.ContainsFunc(publishes, p.Same) }
 }
 
 // Unpublish removes publishes, which it finds by their host addresses, ports and
@@ -55,7 +35,7 @@ func (d *Daemon) Unpublish(ctx context.Context, req api.PublishRequest) (api.Res
 				notes = append(notes, fmt.Sprintf("%s publishes nothing at %s/%s", name, p.HostPorts, p.Proto))
 			}
 		}
-		return d.desired.ReplacePublishes(name, among(req.Publishes), nil)
+		return d.desired.ReplacePublishes(name, spec.Among(req.Publishes), nil)
 	})
 	r.Notes = notes
 	return r, err
@@ -80,10 +60,8 @@ func (d *Daemon) replacePublishes(req api.PublishRequest, refs func(string) bool
 		return api.Result{}, err
 	}
 	next := to(a.Name)
-	for _, p := range d.desired.Publishes {
-		if p.Origin.IsFile() && !slices.ContainsFunc(next.Publishes, p.Equal) {
-			return api.Result{}, spec.OtherOrigin("publish "+p.String(), p.Origin)
-		}
+	if err := spec.KeepsDeclared(d.desired.Publishes, next.Publishes); err != nil {
+		return api.Result{}, err
 	}
 	if req.DryRun {
 		text, changed, err := d.applier.plan(next)
@@ -92,15 +70,20 @@ func (d *Daemon) replacePublishes(req api.PublishRequest, refs func(string) bool
 	if slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
 		return api.Result{Attachments: d.view(a.Name)}, nil
 	}
-	for _, p := range req.Publishes {
-		p.Endpoint = a.Name
-		delete(d.problems, p.String())
-	}
+	d.forget(a.Name, req.Publishes)
 	if err := d.applier.settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("change the publishes of %s: %w", a.Name, err)
 	}
 	d.cfg.Log.Info("publishes changed", "attachment", a.Name)
 	return api.Result{Attachments: d.view(a.Name), Changed: true}, nil
+}
+
+// forget deletes the problems of an attachment's publishes, which will be tried again.
+func (d *Daemon) forget(attachment string, publishes []model.Publish) {
+	for _, p := range publishes {
+		p.Endpoint = attachment
+		delete(d.problems, p.String())
+	}
 }
 
 // target returns the attachment with the name, or the only one of the sandbox.

@@ -100,6 +100,15 @@ func ValidLink(name string) error {
 	return nil
 }
 
+// ValidInterface checks the name of an endpoint's link in its sandbox.
+func ValidInterface(name string) error {
+	if len(name) > 15 || name == "lo" || strings.ContainsAny(name, ".:") || !validLink(name) {
+		return fmt.Errorf("interface %q: want at most 15 letters, digits and - _ @ + = %%, without dot or colon, and not "+
+			"lo", name)
+	}
+	return nil
+}
+
 // maxLink is the length of an IPv6 address with a zone, which is longer than the
 // name of a link.
 const maxLink = 64
@@ -226,9 +235,8 @@ func (s index) validateEndpoint(e Endpoint) error {
 		s.validateSubLink(n, e)); err != nil {
 		return err
 	}
-	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, ".:") ||
-		!validLink(name) {
-		return fmt.Errorf("interface %q: want at most 15 letters, digits and - _ @ + = %%, without dot or colon, and not lo", e.Interface)
+	if err := ValidInterface(e.InterfaceName()); err != nil {
+		return err
 	}
 	if e.HostInterface != "" && (n.Traits().NoLink || n.Traits().MovesDevice) {
 		return fmt.Errorf("hostInterface %s: driver %s has no link that another program can move into the sandbox",

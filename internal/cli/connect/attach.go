@@ -17,6 +17,7 @@ import (
 // attachFlags are the flags of `fairlead attach`.
 type attachFlags struct {
 	addresses, gateways, routes []string
+	ports                       []string
 	rateIn, rateOut, pkey       string
 	request                     api.AttachRequest
 }
@@ -38,6 +39,7 @@ func NewAttach(a *command.App) *cobra.Command {
 			"  fairlead attach web /run/netns/blue --interface eth1 --address 172.30.0.7 --name blue\n" +
 			"  fairlead attach lan 4711 --dhcp\n" +
 			"  fairlead attach lan shop --address 192.0.2.7/24 --gateway 192.0.2.1 --route 10.0.0.0/8,via=192.0.2.254\n" +
+			"  fairlead attach web shop -p 8080:80 -p 127.0.0.1:5353:53/udp\n" +
 			"  fairlead attach web shop --rate-out 100mbit --rate-in 1gbit\n" +
 			"  fairlead attach --device 0000:3b:02.1 shop --address 192.0.2.7/24",
 		Args: command.Arguments(cobra.RangeArgs(1, 2)),
@@ -51,6 +53,9 @@ func NewAttach(a *command.App) *cobra.Command {
 				result, err := client.Attach(c.Context(), request)
 				if err != nil {
 					return err
+				}
+				if len(request.Publishes) > 0 {
+					return r.Print(result, published)
 				}
 				return r.Print(result, attached)
 			})
@@ -67,6 +72,11 @@ func attached(v api.View) string {
 	return fmt.Sprintf("%s  %s  %s", v.Name, v.InterfaceName(), command.OrDash(strings.Join(command.Addresses(v), " ")))
 }
 
+// published returns the same line with the published ports.
+func published(v api.View) string {
+	return attached(v) + "  " + command.OrDash(strings.Join(publishes(v), " "))
+}
+
 func (f *attachFlags) flags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.request.Device, "device", "", "device to move into the sandbox: its name, or its PCI address")
@@ -80,6 +90,8 @@ func (f *attachFlags) flags(c *cobra.Command) {
 	flags.StringArrayVar(&f.gateways, "gateway", nil,
 		"default gateway, or none (repeatable; default: the network's, unless the sandbox has one)")
 	flags.StringArrayVar(&f.routes, "route", nil, "additional route: RANGE[,via=ADDRESS] (repeatable)")
+	flags.StringArrayVarP(&f.ports, "publish", "p", nil, "port or range to publish too, as fairlead publish does: "+
+		"[ADDRESS:]HOST:CONTAINER[/tcp|/udp] (repeatable)")
 	flags.StringVar(&f.request.MAC, "mac", "", "MAC address of the interface in the sandbox")
 	flags.StringVar(&f.rateOut, "rate-out", "", "maximum rate at which the sandbox sends, e.g. 100mbit (default: "+
 		"unlimited)")
@@ -105,6 +117,19 @@ func (f *attachFlags) parse(args []string) (api.AttachRequest, error) {
 	}
 	if request.DHCP && len(f.addresses) > 0 {
 		return request, errors.New("--dhcp and --address given: want only one of them")
+	}
+	if request.Interface != "" {
+		if err := model.ValidInterface(request.Interface); err != nil {
+			return request, err
+		}
+	}
+	for _, port := range f.ports {
+		p, err := syntax.Publish(port)
+		if err != nil {
+			return request, fmt.Errorf("publish %s: %w", port, err)
+		}
+		p.Via = model.ViaAuto
+		request.Publishes = append(request.Publishes, p)
 	}
 	var err error
 	if request.Limit.Out, err = syntax.Rate(f.rateOut); err != nil {

@@ -24,8 +24,8 @@ func TestNothingMeasured(t *testing.T) {
 		},
 		"engine refuses": {
 			args:    []string{"docker-start", "docker:publish", "--workload", "docker-run-udp"},
-			prepare: func(r *room) { r.replace("#!/bin/sh\necho out of order >&2\nexit 3\n", "runc") },
-			why:     "out of order",
+			prepare: func(r *room) { r.replace("#!/bin/sh\nexit 3\n", "runc") },
+			why:     "runc did not terminate successfully",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,9 +90,9 @@ func allRuns(r *result.Report) string {
 	return fmt.Sprintf("all %d runs were", len(r.Runs))
 }
 
-// longestReason is how many characters of a reason a sentence repeats. The list of the
-// discarded runs has all of it.
-const longestReason = 200
+// A sentence repeats this many characters of the begin and of the end of a reason, which
+// has the cause. The list of the discarded runs has all of it.
+const reasonBegin, reasonEnd = 60, 140
 
 // reasonOf returns the most frequent reason in one line.
 func reasonOf(all []discard) string {
@@ -105,9 +105,9 @@ func reasonOf(all []discard) string {
 			}
 		}
 	}
-	best, _, _ = strings.Cut(best, "\n")
-	if short := []rune(best); len(short) > longestReason {
-		best = string(short[:longestReason]) + "…"
+	best = strings.Join(strings.Fields(best), " ")
+	if all := []rune(best); len(all) > reasonBegin+reasonEnd {
+		best = string(all[:reasonBegin]) + " … " + string(all[len(all)-reasonEnd:])
 	}
 	return strings.TrimRight(best, ". ")
 }

@@ -267,7 +267,7 @@ func newMember(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, una
 		Consumers: consumers,
 		Dir:       clusterDir(opt), Run: opt.Run, Version: opt.Version, Host: name, Open: storeOpener(opt, d.Note),
 		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, MTU: host.Net().MTU,
-		Links:  linkReader(host),
+		Links: linkReader(host), Machine: member.Machine("/"),
 		Unable: unable, Attached: d.ClusterAttachments, Note: d.Note,
 		Changed: idle.touch, Log: opt.Log, Now: time.Now,
 	})

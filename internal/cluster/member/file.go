@@ -93,7 +93,8 @@ func (f file) protect(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, copyName)); f.Phase == phaseNone || !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return f.write(dir)
+	uncopied, err := f.write(dir)
+	return errors.Join(err, uncopied)
 }
 
 // opened parses the key.
@@ -122,8 +123,10 @@ func newFile(p phase) (file, error) {
 	return file{Phase: p, Node: trust.NewID(), Key: text, key: key}, nil
 }
 
-// write replaces the file, so that a crash leaves the earlier or the new one.
-func (f file) write(dir string) error {
+// write replaces the file, so that a crash leaves the earlier or the new one, and then its copy. uncopied is why the
+// copy is an earlier one: nothing but a repair needs it. A host that leaves has no copy, which could make it a node
+// again.
+func (f file) write(dir string) (uncopied, err error) {
 	lock.Outside("the disk of the membership")
 	text, err := json.Marshal(f)
 	if err == nil {
@@ -136,13 +139,20 @@ func (f file) write(dir string) error {
 		text = jsonsum.Add(text)
 		err = replace(filepath.Join(dir, fileName), text)
 	}
-	if err == nil {
-		err = replace(filepath.Join(dir, copyName), text)
-	}
 	if err != nil {
-		return fmt.Errorf("write the cluster's membership: %w", err)
+		return nil, fmt.Errorf("write the cluster's membership: %w", err)
 	}
-	return nil
+	copied := filepath.Join(dir, copyName)
+	if f.Phase == phaseLeaving {
+		if err := os.Remove(copied); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("delete the copy of the cluster's membership: %w", err)
+		}
+		return nil, nil
+	}
+	if err := replace(copied, text); err != nil {
+		return fmt.Errorf("copy the cluster's membership: %w", err), nil
+	}
+	return nil, nil
 }
 
 // replace writes a file beside the path, syncs it, and renames it.
@@ -179,12 +189,9 @@ func (f file) trusted() trust.Node {
 func (m *Member) set(f file) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	if err := f.write(m.cfg.Dir); err != nil {
+	if err := (disk{m}).become(f); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	m.file = f
-	m.mu.Unlock()
 	if m.cfg.Changed != nil {
 		m.cfg.Changed()
 	}
@@ -200,11 +207,34 @@ func (m *Member) amend(node string, change func(*file)) error {
 		return nil // the host has left meanwhile
 	}
 	change(&f)
-	if err := f.write(m.cfg.Dir); err != nil {
+	return disk{m}.become(f)
+}
+
+// disk stores the membership of a Member.
+type disk struct{ *Member }
+
+// become writes the file and makes it the membership. The caller has locked writing.
+func (m disk) become(f file) error {
+	uncopied, err := f.write(m.cfg.Dir)
+	if err != nil {
 		return err
 	}
 	m.mu.Lock()
 	m.file = f
 	m.mu.Unlock()
+	m.note(uncopied)
 	return nil
+}
+
+// note makes it a problem of the host if the membership was written without its copy.
+func (m disk) note(uncopied error) {
+	text := ""
+	if uncopied != nil {
+		m.cfg.Log.Warn("copy the membership", "error", uncopied)
+		text = uncopied.Error() + ": make its directory writable, or free space there"
+	}
+	m.mu.Lock()
+	m.uncopied = text
+	m.mu.Unlock()
+	poke(m.report)
 }

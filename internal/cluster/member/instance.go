@@ -1,11 +1,8 @@
 package member
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -26,16 +23,17 @@ import (
 // address, lease no address and commit no transaction, and their containers keep their traffic.
 //
 // A host recognises its own instance by an ID in a file that does not outlive the boot. After a reboot it
-// recognises it by a hardware address: a host that has one of the record's is the same, so the process that
-// wrote the record has ended. It replaces the instance by its own in a transaction, so only one of several
-// hosts can. A host with other hardware addresses never does that by itself, also if the record's instance
-// is not alive: that one may be cut off from etcd only, and hold virtual addresses by the promises of others
-// (package vip).
+// recognises it by a hardware address (identity.go): a host that has one of the record's is the same, so the
+// process that wrote the record has ended. It replaces the instance by its own in a transaction, so only one of
+// several hosts can. A host with other hardware addresses never does that by itself, also if the record's
+// instance is not alive: that one may be cut off from etcd only, and hold virtual addresses by the promises of
+// others (package vip).
 //
-// A host that does not have the node's addresses is frozen too: no other node reaches it.
+// A host that has none of the node's addresses is frozen too: no other node reaches it. A host that has one of
+// them acts: the record, not an address, says that it is the node, and the others ask it at each address in turn.
 
-// lookEvery is how often the host's links are read. A host whose address is missing for absentLooks of these in
-// a row is frozen: network managers delete addresses for a moment.
+// lookEvery is how often the host's links are read. An address that is missing for absentLooks of these in a row
+// counts as missing: network managers delete addresses for a moment.
 const (
 	lookEvery   = 500 * time.Millisecond
 	absentLooks = 3
@@ -53,22 +51,17 @@ const instanceFile = "instance.json"
 // bootID is the file with the ID of the host's boot.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
-// Link is a link of the host.
-type Link struct {
-	// Hardware is its hardware address, and Permanent that of the device. Each can be empty.
-	Hardware, Permanent net.HardwareAddr
-	Addresses           []netip.Addr
-}
-
 // host is what the Member knows about its host. It can be copied.
 type host struct {
 	// id is that of the host's instance. acts is true once the node's record has had it, and copied once it has
 	// had that of another host.
 	id           string
 	acts, copied bool
-	// links are those of the last look. absent counts the looks in a row without one of the node's addresses.
+	// links are those of the last look. absent counts the looks in a row without each of the node's addresses.
 	links  []Link
-	absent int
+	absent map[netip.Addr]int
+	// machine identifies a host without hardware addresses; see Config.
+	machine string
 }
 
 // remembered is the content of the file with the ID.
@@ -121,47 +114,6 @@ func validInstance(i record.Instance) bool {
 		!slices.ContainsFunc(i.Hardware, func(h string) bool { return !trust.ValidID(h) })
 }
 
-// addresses returns those of the host's links, except for loopback and link-local ones.
-func (h host) addresses() (all []netip.Addr) {
-	for _, l := range h.links {
-		for _, a := range l.Addresses {
-			if !a.IsLoopback() && !a.IsLinkLocalUnicast() {
-				all = append(all, a)
-			}
-		}
-	}
-	return all
-}
-
-// missing returns the addresses that the host does not have. It has all while its links are not known.
-func (h host) missing(addresses []netip.Addr) []netip.Addr {
-	if h.links == nil {
-		return nil
-	}
-	have := h.addresses()
-	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return slices.Contains(have, a) })
-}
-
-// hardware returns the hashes of the devices' permanent hardware addresses, and of those of the links that have the
-// node's addresses: links without a device have no other.
-func (h host) hardware(addresses []netip.Addr) (all []string) {
-	add := func(mac net.HardwareAddr) {
-		if len(mac) > 0 {
-			sum := sha256.Sum256(mac)
-			all = append(all, hex.EncodeToString(sum[:8]))
-		}
-	}
-	for _, l := range h.links {
-		add(l.Permanent)
-		if slices.ContainsFunc(l.Addresses, func(a netip.Addr) bool { return slices.Contains(addresses, a) }) {
-			add(l.Hardware)
-		}
-	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	return all[:min(len(all), maxHardware)]
-}
-
 // instance returns the host's instance of a node with these addresses.
 func (h host) instance(addresses []netip.Addr) record.Instance {
 	return record.Instance{ID: h.id, Hardware: h.hardware(addresses)}
@@ -180,10 +132,6 @@ func (h host) foreign(n record.Node) bool {
 	return !shareHardware(n.Instance.Hardware, h.hardware(n.Addresses))
 }
 
-func shareHardware(a, b []string) bool {
-	return slices.ContainsFunc(a, func(one string) bool { return slices.Contains(b, one) })
-}
-
 // frozen returns why the host may not act as the node, or an empty text.
 func (h host) frozen(n record.Node) string {
 	if h.foreign(n) {
@@ -192,28 +140,51 @@ func (h host) frozen(n record.Node) string {
 			"`fairlead cluster leave --force` here, and join again"
 	}
 	missing := h.missing(n.Addresses)
-	if len(missing) == 0 || h.acts && n.Instance.ID == h.id && h.absent < absentLooks {
+	if h.acts && n.Instance.ID == h.id {
+		missing = h.absentLong(n.Addresses)
+	}
+	if len(missing) < max(len(n.Addresses), 1) {
 		return ""
 	}
 	return fmt.Sprintf("the host does not have the address %s of node %s: it has %s: give the node one of these with "+
 		"`fairlead cluster readdress ADDRESS`, or add the address to the host", listed(missing), n.Name, h.shown())
 }
 
-// shown returns some of the host's addresses as a text.
-func (h host) shown() string {
-	all := h.addresses()
-	if len(all) == 0 {
-		return "none"
+// problems returns those of a host that acts as the node without one of its addresses.
+func (h host) problems(n record.Node) (all []string) {
+	missing := h.absentLong(n.Addresses)
+	if len(missing) == len(n.Addresses) {
+		return nil // it is frozen
 	}
-	return listed(all[:min(len(all), maxShown)])
+	for _, a := range missing {
+		all = append(all, fmt.Sprintf("this host does not have the address %s of the node, and the other hosts reach it "+
+			"at its other address only: add the address to the host, or replace the node's addresses with `fairlead "+
+			"cluster readdress ADDRESS`", a))
+	}
+	return all
 }
 
-func listed(addresses []netip.Addr) string {
-	var all []string
+// absentLong returns the addresses that were missing for absentLooks.
+func (h host) absentLong(addresses []netip.Addr) (all []netip.Addr) {
 	for _, a := range addresses {
-		all = append(all, a.String())
+		if h.absent[a] >= absentLooks {
+			all = append(all, a)
+		}
 	}
-	return strings.Join(all, ", ")
+	return all
+}
+
+// looked takes over the links of a look, and returns the node's addresses that have just gone.
+func (h *host) looked(links []Link, addresses []netip.Addr) (gone []netip.Addr) {
+	h.links = links
+	absent := map[netip.Addr]int{}
+	for _, a := range h.missing(addresses) {
+		if absent[a] = h.absent[a] + 1; absent[a] == 1 {
+			gone = append(gone, a)
+		}
+	}
+	h.absent = absent
+	return gone
 }
 
 // standing decides whether the host of a Member may act as its node.
@@ -228,15 +199,20 @@ func (m standing) look() {
 		m.cfg.Log.Warn("read the host's links", "error", err)
 		return
 	}
-	m.host.links = links
 	n, _, _ := m.ownRecord()
-	missing := m.host.missing(n.Addresses)
-	if m.host.absent++; len(missing) == 0 {
-		m.host.absent = 0
+	m.host.machine = m.cfg.Machine
+	if gone := m.host.looked(links, n.Addresses); len(gone) > 0 && m.store != nil {
+		m.store.Drop(gone)
 	}
-	if m.host.absent == 1 && m.store != nil {
-		m.store.Drop(missing)
+}
+
+// problemsOfHost returns what keeps this host from being a whole node. The caller has locked mu.
+func (m standing) problemsOfHost() []string {
+	all := slices.Concat(m.problems, m.lacking)
+	if m.uncopied != "" {
+		all = append(all, m.uncopied)
 	}
+	return all
 }
 
 // ownRecord returns the node's own record. The caller has locked mu.
@@ -257,12 +233,17 @@ func (m standing) judge() {
 		m.mu.Unlock()
 		return
 	}
-	was := m.frozen
+	was, lacked := m.frozen, m.lacking
 	m.host.acts = m.host.acts || n.Instance.ID == m.host.id
 	m.host.copied = m.host.foreign(n)
 	m.frozen = m.host.frozen(n)
 	now := m.frozen
+	m.lacking = m.host.problems(n)
+	lacking := m.lacking
 	m.mu.Unlock()
+	if !slices.Equal(lacking, lacked) {
+		poke(m.report)
+	}
 	if now == was {
 		return
 	}

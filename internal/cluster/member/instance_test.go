@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
@@ -207,6 +209,79 @@ func TestRestart(t *testing.T) {
 	two.frozenBy("another host acts as node host2")
 }
 
+// TestHostWithoutHardwareAddress reboots hosts whose links have no hardware address: of a tunnel, and of loopback. Such
+// a host is recognised by its machine, and only if it has one and all of the node's addresses.
+func TestHostWithoutHardwareAddress(t *testing.T) {
+	const machine = "3d1219c7c4c5404aaa1f6d2a48adfda4"
+	for name, c := range map[string]struct {
+		first, then string
+		address     byte
+		frozen      bool
+	}{
+		"the same machine":            {machine, machine, 2, false},
+		"another machine":             {machine, "0" + machine[1:], 2, true},
+		"no machine":                  {"", "", 2, true},
+		"a copy with another address": {machine, machine, 7, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			one, two := w.host(1), w.host(2)
+			if err := one.init(); err != nil {
+				t.Fatal(err)
+			}
+			begin := func(machine string, at byte) {
+				two.stop()
+				two.machine = machine
+				two.mu.Lock()
+				two.links = []member.Link{{Hardware: net.HardwareAddr(address(at).AsSlice())},
+					{Hardware: make(net.HardwareAddr, 6), Addresses: []netip.Addr{address(at)}}}
+				two.mu.Unlock()
+				two.start()
+			}
+			begin(c.first, 2)
+			if err := two.join(one.token(api.ClusterTokenRequest{})); err != nil {
+				t.Fatal(err)
+			}
+			two.works()
+			two.stop()
+			removeAll(t, two.run) // the reboot
+			begin(c.then, c.address)
+			if c.frozen {
+				two.frozenBy("another host acts as node host2")
+				return
+			}
+			two.works()
+			two.until("host2 writes", func() bool { return two.writes() == nil })
+		})
+	}
+}
+
+// TestMachine reads the identity of machines from their files.
+func TestMachine(t *testing.T) {
+	const id, uuid = "3d1219c7c4c5404aaa1f6d2a48adfda4", "4C4C4544-0042-3510-8051-B4C04F564233"
+	for _, c := range []struct{ id, uuid, want string }{
+		{"", uuid, ""}, {"uninitialized", uuid, ""}, {id, "", id}, {id, uuid, id + " " + strings.ToLower(uuid)},
+	} {
+		root := t.TempDir()
+		for name, text := range map[string]string{"etc/machine-id": c.id, "sys/class/dmi/id/product_uuid": c.uuid} {
+			path := filepath.Join(root, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if text == "" {
+				continue
+			}
+			if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := member.Machine(root); got != c.want {
+			t.Errorf("ID %q, UUID %q: %q, want %q", c.id, c.uuid, got, c.want)
+		}
+	}
+}
+
 // recorded reports whether the node's record has the hash of a hardware address.
 func (h *host) recorded(mac net.HardwareAddr) bool {
 	have, _, err := record.Get[record.Node](h.store.Snapshot(), record.Key(record.Nodes, h.id()))
@@ -297,6 +372,54 @@ func TestAddressIsGone(t *testing.T) {
 	two.works()
 	one.until("the others reach the node after a restart", func() bool {
 		return one.Peer(t.Context(), two.id(), "echo", "x", &said) == nil
+	})
+}
+
+// TestOneAddressIsGone takes one of two addresses of a node away from its host. The node goes on, all nodes show the
+// problem, and the others reach it at the other address. Without the other one it is frozen.
+func TestOneAddressIsGone(t *testing.T) {
+	one, two, _ := newWorld(t).three()
+	second := netip.MustParseAddr("2001:db8::2")
+	two.own(address(2), second)
+	if err := two.SetHost(t.Context(), api.ClusterHost{Addresses: []netip.Addr{address(2), second}}); err != nil {
+		t.Fatal(err)
+	}
+	one.until("host1 knows both addresses", func() bool {
+		n, _, err := record.Get[record.Node](one.store.Snapshot(), record.Key(record.Nodes, two.id()))
+		return err == nil && len(n.Addresses) == 2
+	})
+	one.mu.Lock()
+	one.silent = address(2).String()
+	one.mu.Unlock()
+	two.own(second)
+	const lacks = "does not have the address 192.0.2.2 of the node"
+	one.shows("host2", lacks)
+	two.shows("host2", lacks)
+	two.works()
+	if err := two.writes(); err != nil {
+		t.Errorf("a node without one of its addresses writes: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var said string
+	if err := one.Peer(ctx, two.id(), "echo", "x", &said); err != nil {
+		t.Errorf("ask a node without its first address: %v", err)
+	}
+	two.stop()
+	two.start()
+	two.works()
+	two.shows("host2", lacks)
+	if events := two.frozenEvents(); len(events) > 0 {
+		t.Errorf("a node with one of its addresses was frozen: %q", events)
+	}
+	two.own(address(22))
+	two.frozenBy("does not have the address 192.0.2.2, 2001:db8::2 of node host2")
+	two.own(address(2), second)
+	two.works()
+	one.until("host1 shows no problem of the addresses", func() bool {
+		s, err := one.Status(t.Context())
+		return err == nil && len(s.Nodes) == 3 && !strings.Contains(strings.Join(s.Nodes[0].Problems, "")+
+			strings.Join(s.Nodes[1].Problems, "")+strings.Join(s.Nodes[2].Problems, ""), lacks)
 	})
 }
 

@@ -68,7 +68,7 @@ func (m reporter) keepAlive(ctx context.Context, store kv.Committer) {
 // alive returns what the node says about itself.
 func (m reporter) alive() record.Alive {
 	m.mu.Lock()
-	now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Frozen: m.frozen}
+	now := record.Alive{Since: m.since.UTC(), Problems: standing(m).problemsOfHost(), Frozen: m.frozen}
 	m.mu.Unlock()
 	if m.cfg.Unable != nil {
 		now.Unable = m.cfg.Unable()

@@ -114,6 +114,8 @@ type Config struct {
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	// Links returns the links of the host.
 	Links func() ([]Link, error)
+	// Machine identifies a host without hardware addresses, as the function Machine does; it may be empty.
+	Machine string
 	// MTU returns the smallest MTU of the host's links that have these addresses, in bytes; 0 if one of
 	// the addresses is on no link.
 	MTU func(addresses []netip.Addr) (int, error)
@@ -151,9 +153,12 @@ type Member struct {
 	// lease any more.
 	reconnected bool
 	// failed is why the tasks could not be started.
-	failed   error
-	problems []string
-	host     host
+	failed error
+	// problems are those of the cluster's objects on this host. lacking are those of the host without an address of
+	// the node, and uncopied is the one of the membership without a copy.
+	problems, lacking []string
+	uncopied          string
+	host              host
 	// frozen is why this host does not act as its node; empty if it does.
 	frozen string
 	// addresses are those of the snapshot's nodes.
@@ -180,13 +185,11 @@ func New(cfg Config) (*Member, error) {
 	m := &Member{cfg: cfg, asks: map[string]Ask{}, advanced: make(chan struct{}), judged: make(chan struct{}, 1),
 		report: make(chan struct{}, 1), moved: make(chan struct{}, 1)}
 	f, err := readFile(cfg.Dir)
-	if err == nil {
-		err = f.protect(cfg.Dir)
-	}
 	if err != nil {
 		return nil, err
 	}
 	m.file = f
+	disk{m}.note(f.protect(cfg.Dir))
 	return m, nil
 }
 

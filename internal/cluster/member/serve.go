@@ -243,12 +243,24 @@ func (m *Member) request(ctx context.Context, id, path string, question, into an
 	transport := &http.Transport{TLSClientConfig: trust.Client(m.current, id, m.accepts, m.cfg.Now),
 		DisableKeepAlives: true, DialContext: m.cfg.Dial}
 	err = fmt.Errorf("ask node %s: it has no address", n.Name)
-	for _, a := range n.Addresses {
-		err = call(ctx, newClient(transport), netip.AddrPortFrom(a, n.Port), path, body, into)
+	for i, a := range n.Addresses {
+		err = callFor(ctx, len(n.Addresses)-i, newClient(transport), netip.AddrPortFrom(a, n.Port), path, body, into)
 		if err == nil {
 			return nil
 		}
 		err = fmt.Errorf("ask node %s: %w", n.Name, err)
 	}
 	return err
+}
+
+// callFor calls a node at the first of its remaining addresses, for its part of the time that is left: the node's host
+// may not have this address, and then nothing answers.
+func callFor(ctx context.Context, remaining int, client *http.Client, at netip.AddrPort, path string, body []byte,
+	into any) error {
+	if end, limited := ctx.Deadline(); limited {
+		limit, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(remaining))
+		defer cancel()
+		ctx = limit
+	}
+	return call(ctx, client, at, path, body, into)
 }

@@ -27,7 +27,8 @@ const (
 // Status returns the state of the cluster as this node sees it. It asks no other node; see AskNodes.
 func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 	m.mu.Lock()
-	f, store, snapshot, problems, progress := m.file, m.store, m.snapshot, m.problems, m.progress
+	f, store, snapshot, progress := m.file, m.store, m.snapshot, m.progress
+	problems := standing{m}.problemsOfHost()
 	failed, frozen := m.failed, m.frozen
 	m.mu.Unlock()
 	if f.Phase == phaseNone {

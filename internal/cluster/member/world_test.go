@@ -51,8 +51,8 @@ func (w *world) now() time.Time {
 	return time.Now().Add(w.skew)
 }
 
-func (w *world) listen(_ context.Context, at netip.AddrPort) (net.Listener, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func (w *world) listen(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
+	l, err := member.Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"))
 	if err == nil {
 		w.route(at.String(), l.Addr().String())
 	}
@@ -65,16 +65,19 @@ type listener struct{ net.Listener }
 // Accept returns a connection whose peer has its address in the world.
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	return accepted{c}, err
+	if err != nil {
+		return nil, err
+	}
+	return accepted{c.(*net.TCPConn)}, nil
 }
 
-type accepted struct{ net.Conn }
+type accepted struct{ *net.TCPConn }
 
 // RemoteAddr returns 192.0.2.N for 127.0.0.N.
 func (c accepted) RemoteAddr() net.Addr {
-	peer, ok := c.Conn.RemoteAddr().(*net.TCPAddr)
+	peer, ok := c.TCPConn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return c.Conn.RemoteAddr()
+		return c.TCPConn.RemoteAddr()
 	}
 	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, peer.IP.To4()[3]), Port: peer.Port}
 }
@@ -98,8 +101,23 @@ func (w *world) listener(address string) (to string) {
 
 // dial connects from the host's address.
 func (h *host) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	h.mu.Lock()
+	silent := h.silent != "" && strings.HasPrefix(address, h.silent+":")
+	h.mu.Unlock()
+	if silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(h.n))}
-	return (&net.Dialer{LocalAddr: from}).DialContext(ctx, network, h.listener(address))
+	c, err := (&net.Dialer{LocalAddr: from}).DialContext(ctx, network, h.listener(address))
+	h.mu.Lock()
+	around := h.around
+	h.around = nil
+	h.mu.Unlock()
+	if err == nil && around != nil {
+		c = around(c)
+	}
+	return c, err
 }
 
 // connection is a host's connection to the store.
@@ -218,8 +236,13 @@ type host struct {
 	openError error
 	frozen    string
 	consume   func(kv.Update)
-	// links are those of the host.
-	links []member.Link
+	// links are those of the host, and machine identifies it without hardware addresses.
+	links   []member.Link
+	machine string
+	// around wraps the next connection to a node, unless it is nil.
+	around func(net.Conn) net.Conn
+	// silent is an address of this world at which nothing answers this host.
+	silent string
 }
 
 func (w *world) host(n int) *host {
@@ -292,6 +315,7 @@ func (h *host) start() {
 			defer h.mu.Unlock()
 			return h.links, nil
 		},
+		Machine:   h.machine,
 		Consumers: []member.Consumer{consumer{h}},
 		Attached:  func() []string { return h.clients },
 		Note:      func(e api.Event) { h.noted <- e }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: h.now})

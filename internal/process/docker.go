@@ -92,8 +92,8 @@ func dockerLabels(d *daemon.Daemon, files *store.File, opt Options) func(context
 	return func(ctx context.Context) error {
 		root, err := cgroup.Root()
 		if err == nil {
-			labels := docker.Labels{Workloads: d, Engine: sandbox.Docker(), Notes: files.Lasting(), Root: root,
-				Log: opt.Log}
+			labels := docker.Labels{Workloads: d, Engine: sandbox.Docker(), Lasting: files.Lasting(),
+				Passing: files.Passing(), Root: root, Log: opt.Log}
 			err = labels.Run(ctx)
 		}
 		if err != nil {

@@ -3,7 +3,9 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -137,7 +139,7 @@ func (e Engine) CgroupOf(ctx context.Context, id string) (string, error) {
 const restartLimit = 5 * time.Minute
 
 // RestartByPolicy restarts a running container, as `docker restart` does, if the engine itself restarts it when it ends
-// (its restart policy). It reports whether it has done so.
+// (its restart policy). It reports whether it has done so. If the engine's answer is lost, that is assumed.
 func (e Engine) RestartByPolicy(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, restartLimit)
 	defer cancel()
@@ -153,7 +155,9 @@ func (e Engine) RestartByPolicy(ctx context.Context, id string) (bool, error) {
 	}
 	answer, err := request(ctx, http.MethodPost, string(e), "/containers/"+id+"/restart")
 	if err != nil {
-		return false, fmt.Errorf("ask the container engine at %s: %w", e, err)
+		var op *net.OpError
+		unsent := errors.As(err, &op) && op.Op == "dial"
+		return !unsent, fmt.Errorf("ask the container engine at %s: %w", e, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusNoContent {

@@ -3,6 +3,7 @@ package docker
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -35,7 +36,7 @@ type labelledNote struct {
 // notes returns the notes by their keys. The caller must have locked noting.
 func (l *Labels) notes() map[string]labelledNote {
 	all := map[string]labelledNote{}
-	for key, raw := range l.Notes.All() {
+	for key, raw := range l.Lasting.All() {
 		id, is := strings.CutPrefix(key, labelledKey)
 		if !is {
 			continue
@@ -124,7 +125,9 @@ func (l *Labels) note(containers []sandbox.Labelled, all bool) {
 			changes[key] = nil
 		}
 	}
+	exists := map[string]bool{}
 	for _, c := range containers {
+		exists[c.ID] = true
 		key := labelledKey + c.ID
 		c.Running, c.Starting = false, false
 		n, known := noted[key]
@@ -136,7 +139,10 @@ func (l *Labels) note(containers []sandbox.Labelled, all bool) {
 			changes[key] = labelledNote{c, n.Cgroup, n.Runs}
 		}
 	}
-	l.put(changes)
+	l.put(l.Lasting, changes)
+	if all {
+		l.unrestart(exists)
+	}
 }
 
 // noteRun stores whether a container runs, and where its cgroup is.
@@ -151,21 +157,26 @@ func (l *Labels) noteRun(id, cgroup string, runs bool) {
 		is.Cgroup, _ = filepath.Rel(l.Root, cgroup) // both are absolute
 	}
 	if known && !reflect.DeepEqual(is, n) {
-		l.put(map[string]any{key: is})
+		l.put(l.Lasting, map[string]any{key: is})
 	}
 }
 
-// forget removes the note about a container.
+// forget removes the notes about a container.
 func (l *Labels) forget(id string) {
 	l.noting.Lock()
 	defer l.noting.Unlock()
-	if _, noted := l.notes()[labelledKey+id]; noted {
-		l.put(map[string]any{labelledKey + id: nil})
-	}
+	l.put(l.Lasting, map[string]any{labelledKey + id: nil})
+	l.put(l.Passing, map[string]any{restartedKey + id: nil})
 }
 
-func (l *Labels) put(changes map[string]any) {
-	if len(changes) > 0 {
-		l.warn("note containers", l.Notes.Put(changes))
+// put writes notes, and reports whether that succeeded. It writes nothing if none of them changes.
+func (l *Labels) put(to Notes, changes map[string]any) bool {
+	known := to.All()
+	maps.DeleteFunc(changes, func(key string, value any) bool { return value == nil && known[key] == nil })
+	if len(changes) == 0 {
+		return true
 	}
+	err := to.Put(changes)
+	l.warn("note containers", err)
+	return err == nil
 }

@@ -66,8 +66,8 @@ type Engine interface {
 type Labels struct {
 	Workloads Workloads
 	Engine    Engine
-	// Notes survive a reboot.
-	Notes Notes
+	// Lasting notes survive a reboot, and passing ones do not.
+	Lasting, Passing Notes
 	// Root is where cgroup v2 is mounted.
 	Root string
 	Log  *slog.Logger
@@ -78,7 +78,7 @@ type Labels struct {
 	// all counts the goroutines that send jobs to the worker.
 	all sync.WaitGroup
 
-	// noting protects Notes between a read and a write.
+	// noting protects the notes between a read and a write.
 	noting sync.Mutex
 
 	mu    sync.Mutex
@@ -86,8 +86,6 @@ type Labels struct {
 	// announced has the containers whose labels are being requested, with their
 	// frozen cgroups.
 	announced map[string]*frozen
-	// restarted has the containers that restartEarly has restarted, or is restarting.
-	restarted map[string]bool
 	// prepared has the cgroups that this process has created.
 	prepared map[string]bool
 	where    *groups
@@ -96,7 +94,7 @@ type Labels struct {
 // Run follows the engine and the cgroups until ctx ends.
 func (l *Labels) Run(ctx context.Context) (err error) {
 	l.known, l.announced, l.work = map[string]sandbox.Labelled{}, map[string]*frozen{}, newJobs()
-	l.restarted, l.prepared, l.life = map[string]bool{}, map[string]bool{}, ctx
+	l.prepared, l.life = map[string]bool{}, ctx
 	if l.where, err = watchGroups(l.Root); err != nil {
 		return fmt.Errorf("watch for containers' cgroups: %w", err)
 	}
@@ -252,7 +250,6 @@ func (l *Labels) handleEvent(ctx context.Context, h sandbox.Happened) {
 	case "destroy":
 		l.mu.Lock()
 		delete(l.known, h.Actor.ID)
-		delete(l.restarted, h.Actor.ID)
 		l.mu.Unlock()
 		l.forget(h.Actor.ID)
 		l.later(func() { l.ended(h.Actor.ID) })

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/api"
 	"fairlead/internal/sandbox"
 )
 
@@ -75,6 +76,57 @@ func TestContainerThatBoundPortsEarlyIsRestarted(t *testing.T) {
 		if len(e.restarts) > 0 {
 			t.Errorf("ports bound early: %q, but the container was restarted, or restarted twice", early)
 		}
+	}
+}
+
+// TestContainerIsRestartedOnce starts the daemon several times beside a container that always binds its ports before
+// they are published. It is restarted once, unless the engine has refused that. After it was seen to bind none early,
+// and after a reboot, it is restarted once more.
+func TestContainerIsRestartedOnce(t *testing.T) {
+	e := shop()
+	e.shop.Running = true
+	root, w := labels(t)
+	daemon := func(early string) (restarts int) {
+		t.Helper()
+		w.early = early
+		v := api.View{}
+		v.Name, v.Network = "docker-"+e.shop.ID[:12], api.HostNetwork
+		*w.attached, w.dismissed = []api.View{v}, make(chan struct{}, 8)
+		end := run(t, e, root, w)
+		e.events <- sandbox.Happened{Action: "die", Actor: sandbox.Actor{ID: e.shop.ID}}
+		<-w.dismissed // the worker has handled the containers that the engine has listed before
+		end()
+		for len(w.admitted) > 0 {
+			<-w.admitted
+		}
+		for ; len(e.restarts) > 0; restarts++ {
+			<-e.restarts
+		}
+		return restarts
+	}
+	for n, c := range []struct {
+		early             string
+		refused, rebooted bool
+		restarts          int
+	}{
+		{early: "certain", refused: true, restarts: 1}, {early: "certain", restarts: 1}, {early: "certain"},
+		{early: "perhaps"}, {early: "certain"}, {}, {early: "certain", restarts: 1}, {early: "certain"},
+		{early: "certain", rebooted: true, restarts: 1}, {early: "certain"},
+	} {
+		e.refuses = c.refused
+		if c.rebooted {
+			clear(w.passing)
+		}
+		// What the engine has refused is tried again.
+		if got := daemon(c.early); got < c.restarts || got > c.restarts && !c.refused {
+			t.Errorf("daemon %d, ports bound early: %q: %d restarts, want %d", n+1, c.early, got, c.restarts)
+		}
+	}
+	e.shop.ID = strings.Repeat("f", 64) // another container replaces it while no daemon runs
+	e.group = "/docker/" + e.shop.ID
+	daemon("")
+	if len(w.passing) > 0 {
+		t.Errorf("the notes about a removed container: %s", w.passing)
 	}
 }
 

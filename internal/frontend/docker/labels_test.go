@@ -29,6 +29,8 @@ type shopEngine struct {
 	silent bool
 	// restarts gets an element for each restart.
 	restarts chan string
+	// refuses means that it does not restart the container.
+	refuses bool
 }
 
 func (e shopEngine) wait() {
@@ -70,7 +72,7 @@ func (e shopEngine) CgroupOf(context.Context, string) (string, error) {
 
 func (e shopEngine) RestartByPolicy(_ context.Context, id string) (bool, error) {
 	e.restarts <- id
-	return true, nil
+	return !e.refuses, nil
 }
 
 func (e shopEngine) Watch(context.Context) (<-chan struct{}, error) {
@@ -88,10 +90,14 @@ type admission struct {
 
 type workloads struct {
 	admitted chan admission
-	notes    memory
+	// notes survive a reboot, passing ones do not.
+	notes, passing memory
 	// early says that each workload bound ports before they were published. If it is
 	// not "certain", that is uncertain.
 	early string
+	// attached are the attachments, and dismissed gets an element for each one that is dismissed, unless it is nil.
+	attached  *[]api.View
+	dismissed chan struct{}
 }
 
 func (w workloads) Admit(is api.Workload) (bool, error) {
@@ -105,11 +111,17 @@ func frozenAs(path string) string {
 	return strings.TrimSpace(string(freeze))
 }
 
-func (workloads) Dismiss(string) error { return nil }
-func (w workloads) NeedsRestart(string) (needs, certain bool, err error) {
-	return w.early != "", w.early == "certain", nil
+func (w workloads) Dismiss(string) error {
+	if w.dismissed != nil {
+		w.dismissed <- struct{}{}
+	}
+	return nil
 }
-func (workloads) Attachments() []api.View { return nil }
+
+func (w workloads) NeedsRestart(string) (needs, certain bool, err error) {
+	return w.early != "", w.early != "perhaps", nil
+}
+func (w workloads) Attachments() []api.View { return *w.attached }
 
 // labels creates a cgroup that is used as the root of the hierarchy.
 func labels(t *testing.T) (root string, w workloads) {
@@ -128,13 +140,15 @@ func labels(t *testing.T) (root string, w workloads) {
 			}
 		}
 	})
-	return root, workloads{admitted: make(chan admission, 8), notes: memory{}}
+	return root, workloads{admitted: make(chan admission, 8), notes: memory{}, passing: memory{},
+		attached: &[]api.View{}}
 }
 
 func run(t *testing.T, e shopEngine, root string, w workloads) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := docker.Labels{Workloads: w, Engine: e, Notes: w.notes, Root: root, Log: slog.New(slog.DiscardHandler)}
+	l := docker.Labels{Workloads: w, Engine: e, Lasting: w.notes, Passing: w.passing,
+		Root: root, Log: slog.New(slog.DiscardHandler)}
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()
 	return func() {
@@ -287,8 +301,8 @@ func TestPanicConcernsOneContainer(t *testing.T) {
 	e.shop.Running, e.group = true, "/"
 	root, w := labels(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	l := docker.Labels{Workloads: panicking{w, new(sync.Once)}, Engine: e, Notes: w.notes, Root: root,
-		Log: slog.New(slog.DiscardHandler)}
+	l := docker.Labels{Workloads: panicking{w, new(sync.Once)}, Engine: e, Lasting: w.notes,
+		Passing: w.passing, Root: root, Log: slog.New(slog.DiscardHandler)}
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()
 	e.events <- sandbox.Happened{Action: "start", Actor: sandbox.Actor{ID: shopID}}

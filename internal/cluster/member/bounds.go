@@ -13,11 +13,14 @@ import (
 )
 
 // The limits of connections to the API. Any host can open connections, so nodes have places of their own, which a
-// connection gets when it has proved to be of a node. The address proves nothing: containers of a host have its
-// address. It only decides whether a new connection may replace an older one of the same address. If it may not,
-// a host with many connections keeps its own ones, and gets no others: joining needs one.
+// connection gets when it has proved to be of a node. Until then it has a place of greetings if it begins with the
+// greeting of a node, so that connections without one do not end it. The address proves nothing: containers of a host
+// have its address. It only decides whether a new connection may replace an older one of the same address: a node of
+// an earlier version does not greet. If it may not, a host with many connections keeps its own ones, and gets no
+// others: joining needs one.
 const (
 	placesOfNodes     = 512
+	placesOfGreetings = 256
 	placesOfAddresses = 256
 	placesOfStrangers = 128
 	placesPerNode     = 32
@@ -27,13 +30,16 @@ const (
 
 // bounds counts the connections of each peer. Its methods may be called concurrently.
 type bounds struct {
-	// isNode reports whether an address is that of a node.
-	isNode func(netip.Addr) bool
+	// isNode reports whether an address is that of a node. greeted returns the id of the node that greets with a server
+	// name, or an empty string.
+	isNode  func(netip.Addr) bool
+	greeted func(name string) string
 
 	// mu protects the fields below.
 	mu sync.Mutex
-	// nodes are proven, addresses are those of nodes without a proof, and strangers are the others.
-	nodes, addresses, strangers places
+	// nodes are proven, greetings are those of nodes that have greeted, addresses are those of nodes without either, and
+	// strangers are the others.
+	nodes, greetings, addresses, strangers places
 }
 
 // places are those of one kind of peers.
@@ -53,16 +59,24 @@ type place struct {
 	end  func()
 }
 
-func newBounds(isNode func(netip.Addr) bool) *bounds {
-	return &bounds{isNode: isNode,
+func newBounds(isNode func(netip.Addr) bool, greeted func(name string) string) *bounds {
+	return &bounds{isNode: isNode, greeted: greeted,
 		nodes:     places{most: placesOfNodes, perPeer: placesPerNode},
+		greetings: places{most: placesOfGreetings, perPeer: placesPerNode, replace: true},
 		addresses: places{most: placesOfAddresses, perPeer: placesPerAddress, replace: true},
 		strangers: places{most: placesOfStrangers, perPeer: placesPerStranger}}
 }
 
-// enter gives a connection a place, and returns false if there is none. end closes the connection if another one
-// replaces it. A stranger with IPv6 is a /64, of which one host can have all addresses.
-func (b *bounds) enter(peer netip.Addr, end func()) (p *place, ok bool) {
+// enter gives a connection a place, and returns false if there is none. first is what the connection begins with. end
+// closes the connection if another one replaces it. A stranger with IPv6 is a /64, of which one host can have all
+// addresses.
+func (b *bounds) enter(peer netip.Addr, first []byte, end func()) (p *place, ok bool) {
+	if node := b.greeted(serverName(first)); node != "" {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		p = &place{peer: node, end: end}
+		return p, b.greetings.take(p)
+	}
 	peer = peer.Unmap().WithZone("")
 	kind, bits := &b.strangers, min(peer.BitLen(), 64)
 	if b.isNode(peer) {
@@ -147,7 +161,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
-			if p, ok := l.bounds.enter(at.Addr(), func() { conn.Close() }); ok {
+			if p, ok := l.bounds.enter(at.Addr(), peek(conn), func() { conn.Close() }); ok {
 				return &boundConn{Conn: conn, bounds: l.bounds, place: p}, nil
 			}
 		}

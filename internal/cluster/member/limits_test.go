@@ -6,12 +6,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +129,93 @@ func TestIdleConnections(t *testing.T) {
 	for range 10 {
 		if _, err := two.Ping(t.Context(), one.id()); err != nil {
 			t.Fatalf("a new connection of the node: %v", err)
+		}
+	}
+}
+
+// patient is a connection that opens others before it sends its second message.
+type patient struct {
+	net.Conn
+	writes int
+	others func()
+}
+
+// Write implements net.Conn.
+func (p *patient) Write(b []byte) (int, error) {
+	if p.writes++; p.writes == 2 {
+		p.others()
+	}
+	return p.Conn.Write(b)
+}
+
+// TestConnectionsDuringAHandshake opens many connections from the address of a node while the node's own connection is
+// between its first message and its proof, as a container behind that address can do. They do not end that connection.
+func TestConnectionsDuringAHandshake(t *testing.T) {
+	w := newWorld(t)
+	one, two, _ := w.three()
+	flood := func() error {
+		var all []net.Conn
+		for range 20 {
+			c, err := two.dial(t.Context(), "tcp", "192.0.2.1:7947")
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { c.Close() })
+			if _, err := c.Write([]byte{22, 3, 1}); err != nil { // the beginning of a ClientHello
+				return err
+			}
+			all = append(all, c)
+		}
+		for _, c := range all[:12] { // they have places until others replace them
+			if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
+				return err
+			}
+			if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				return fmt.Errorf("read from a connection that others replace: %v", err)
+			}
+		}
+		return nil
+	}
+	flooded := make(chan error, 1)
+	two.mu.Lock()
+	two.around = func(c net.Conn) net.Conn { return &patient{Conn: c, others: func() { flooded <- flood() }} }
+	two.mu.Unlock()
+	if _, err := two.Ping(t.Context(), one.id()); err != nil {
+		t.Errorf("a node beside other connections from its address: %v", err)
+	}
+	select {
+	case err := <-flooded:
+		if err != nil {
+			t.Error(err)
+		}
+	default:
+		t.Error("the other connections were not opened")
+	}
+}
+
+// TestServerName reads the server name of ClientHellos, and of each beginning of one.
+func TestServerName(t *testing.T) {
+	for _, want := range []string{"", "fairlead.example.org"} {
+		client, server := net.Pipe()
+		defer client.Close()
+		go tls.Client(client, &tls.Config{ServerName: want, InsecureSkipVerify: true}).Handshake() // it does not end
+		hello := make([]byte, 4096)
+		n, err := server.Read(hello)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hello = hello[:n]
+		if got := member.ServerName(hello); got != want {
+			t.Errorf("the server name is %q, want %q", got, want)
+		}
+		const enough = 300
+		for i := range hello {
+			if got := member.ServerName(hello[:i]); got != want && (got != "" || i >= enough) {
+				t.Errorf("the server name in the first %d bytes is %q, want %q", i, got, want)
+			}
+			random := bytes.Clone(hello)
+			random[i] ^= 0xff
+			member.ServerName(random) // it must not panic
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (m *Member) serve(ctx context.Context) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return m.addresses[a]
-	})
+	}, greetedBy(m))
 	for ctx.Err() == nil {
 		current, cancel := context.WithCancel(ctx)
 		f := m.self()
@@ -91,6 +91,16 @@ func (m *Member) serve(ctx context.Context) {
 	}
 }
 
+// greetedBy returns the function that returns the id of the node that greets this one with a server name, or an empty
+// string.
+func greetedBy(m *Member) func(name string) string {
+	return func(name string) string {
+		f := m.self()
+		from, _ := trust.Greeted(f.ClusterKey, f.Node, name, m.cfg.Now())
+		return from
+	}
+}
+
 // keepServing serves the API at one address until ctx ends.
 func (m *Member) keepServing(ctx context.Context, at netip.AddrPort, bound *bounds) {
 	for reported := false; ctx.Err() == nil; {
@@ -103,12 +113,14 @@ func (m *Member) keepServing(ctx context.Context, at netip.AddrPort, bound *boun
 	}
 }
 
-// Listen listens at an address that need not exist yet (IP_FREEBIND).
+// Listen listens at an address that need not exist yet (IP_FREEBIND). It accepts connections when their first data has
+// arrived (TCP_DEFER_ACCEPT), or after headerLimit.
 func Listen(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		failed := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, 1)
+			err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, 1),
+				unix.SetsockoptInt(int(fd), unix.SOL_TCP, unix.TCP_DEFER_ACCEPT, int(headerLimit/time.Second)))
 		})
 		return errors.Join(failed, err)
 	}}
@@ -240,8 +252,10 @@ func (m *Member) request(ctx context.Context, id, path string, question, into an
 	if err != nil {
 		return fmt.Errorf("ask node %s: %w", n.Name, err)
 	}
-	transport := &http.Transport{TLSClientConfig: trust.Client(m.current, id, m.accepts, m.cfg.Now),
-		DisableKeepAlives: true, DialContext: m.cfg.Dial}
+	f := m.self()
+	config := trust.Client(m.current, id, m.accepts, m.cfg.Now)
+	config.ServerName = trust.Greeting(f.ClusterKey, f.Node, id, m.cfg.Now())
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: m.cfg.Dial}
 	err = fmt.Errorf("ask node %s: it has no address", n.Name)
 	for i, a := range n.Addresses {
 		err = callFor(ctx, len(n.Addresses)-i, newClient(transport), netip.AddrPortFrom(a, n.Port), path, body, into)

@@ -58,6 +58,10 @@ type address struct {
 	announced  int
 	announceAt time.Duration
 	conflict   Conflict
+	// slot is its place in Runner.due, from 1; 0 if it is not there. due is when something was due for it at the last
+	// settle.
+	slot int
+	due  time.Duration
 }
 
 // add makes an address known, with the deadline that an earlier process has left.
@@ -66,8 +70,10 @@ func (r *Runner) add(addr netip.Addr, standing time.Duration) *address {
 		announceAt: never, machine: vip.New(r.self.Node, addr, standing, vip.Env{Wall: time.Now, Nonce: rand.Text})}
 	if was := r.known[addr]; was != nil {
 		a.on, a.open = was.on, was.open
+		r.touch(was)
 	}
 	r.known[addr] = a
+	r.touch(a)
 	if q, promised := r.promises[addr]; promised {
 		a.machine.Asked(virtual.Now(), q)
 		delete(r.promises, addr)
@@ -113,6 +119,7 @@ func (r *Runner) learn(a *address, membersChanged bool) {
 
 // see gives the machine the newest snapshot and the state of the host.
 func (r *Runner) see(a *address) {
+	r.touch(a)
 	a.view.Drained = r.members.Drained(r.self.Node)
 	a.view.Unable = r.unableFor(a)
 	r.do(a, a.machine.See(virtual.Now(), a.view))
@@ -121,6 +128,10 @@ func (r *Runner) see(a *address) {
 
 // refresh gives the machine the state of the host if it has changed.
 func (r *Runner) refresh(a *address) {
+	if a.failed != "" && virtual.Now() >= a.retry {
+		r.touch(a)
+		a.failed = ""
+	}
 	for range 3 { // each can close the address, which can make it possible again
 		unable := r.unableFor(a)
 		if unable == a.view.Unable {
@@ -142,7 +153,7 @@ func (r *Runner) unableFor(a *address) string {
 		return ""
 	case !r.fenced:
 		return "the fence is not loaded"
-	case virtual.Now() < a.retry:
+	case a.failed != "" && virtual.Now() < a.retry:
 		return a.failed
 	}
 	on, err := r.cfg.Host.LinkOf(a.rec.Prefix, a.rec.Link)
@@ -157,12 +168,14 @@ func (r *Runner) unableFor(a *address) string {
 	if err := r.cfg.Host.Attach(on); err != nil {
 		return err.Error()
 	}
+	r.moved = r.moved || on.Index != a.on.Index
 	a.on = on
 	return ""
 }
 
 // do carries out what the machine wants. After a close that failed it sends nothing.
 func (r *Runner) do(a *address, actions []vip.Action) {
+	r.touch(a)
 	r.remember(a)
 	for _, action := range actions {
 		switch action := action.(type) {
@@ -203,6 +216,7 @@ func (r *Runner) heard(a *address, by net.HardwareAddr) {
 	}
 	last := a.conflict
 	a.conflict = Conflict{By: by, At: time.Now()}
+	r.troubled[a] = true
 	if a.conflict.At.Sub(last.At) < conflictEvery {
 		return
 	}
@@ -225,6 +239,7 @@ func (r *Runner) extend(a *address, deadline time.Duration) {
 
 // fail keeps the node from taking the address for a while.
 func (r *Runner) fail(a *address, err error) {
+	r.touch(a)
 	r.cfg.Log.Warn("virtual address", "address", a.addr, "error", err)
 	a.failed, a.retry = err.Error(), virtual.Now()+failedFor
 }
@@ -238,6 +253,7 @@ func (r *Runner) shut(a *address, reason string) error {
 	if was {
 		r.warn(r.cfg.Host.Relay(a.addr, a.on))
 	}
+	r.touch(a)
 	err := r.cfg.Host.Close(a.addr, a.on)
 	a.unclosed = err != nil
 	a.open, a.deadline, a.announceAt = false, 0, never
@@ -276,15 +292,14 @@ func (r *Runner) commit(a *address, c vip.Commit) {
 			close(r.released)
 			r.released = make(chan struct{})
 		}
-		r.prune()
-		r.arm()
+		r.settle()
 	})
 }
 
 // next returns when something is due.
 func (a *address) next() time.Duration {
 	at := min(a.machine.Next(), a.announceAt)
-	if now := virtual.Now(); a.retry > now {
+	if a.failed != "" {
 		at = min(at, a.retry)
 	}
 	return at

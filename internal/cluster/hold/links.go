@@ -44,5 +44,5 @@ func (r *Runner) linksChanged(unwatched string) {
 	for _, a := range r.sorted() {
 		r.refresh(a)
 	}
-	r.arm()
+	r.settle()
 }

@@ -109,9 +109,10 @@ func (r *Runner) promised(node string, part []question, answers []vip.Promise) {
 	for i, q := range part {
 		if a := q.address; r.life != nil && r.known[a.addr] == a {
 			r.do(a, a.machine.Promised(virtual.Now(), q.round, node, answers[i]))
+			r.refresh(a)
 		}
 	}
-	r.arm()
+	r.settle()
 }
 
 // Answer answers the question of another node, whose id is from (member.Ask).
@@ -130,7 +131,7 @@ func (r *Runner) Answer(_ context.Context, from string, text json.RawMessage) (a
 	for _, q := range requests {
 		answers = append(answers, r.answer(from, q))
 	}
-	r.arm()
+	r.settle()
 	return answers, nil
 }
 

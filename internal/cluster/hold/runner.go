@@ -24,6 +24,7 @@ package hold
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -80,7 +81,14 @@ type Runner struct {
 	snapshot kv.Snapshot
 	members  vip.Members
 	known    map[netip.Addr]*address
-	asking   map[string]*questions
+	// due has the known addresses, but for touched ones, whose state may have changed since the last settle.
+	due     queue
+	touched map[*address]bool
+	// troubled are the known addresses with a problem.
+	troubled map[*address]bool
+	// moved is true if a link can be without addresses since the last settle.
+	moved  bool
+	asking map[string]*questions
 	// promises are those for addresses that are not known yet.
 	promises map[netip.Addr]vip.Request
 	// unable is why this host can have no address; restart is when to try again.
@@ -105,7 +113,8 @@ func New(cfg Config) (*Runner, error) {
 		return nil, err
 	}
 	return &Runner{cfg: cfg, timer: t, ready: make(chan struct{}), known: map[netip.Addr]*address{},
-		asking: map[string]*questions{}, promises: map[netip.Addr]vip.Request{}, released: make(chan struct{})}, nil
+		touched: map[*address]bool{}, troubled: map[*address]bool{}, asking: map[string]*questions{},
+		promises: map[netip.Addr]vip.Request{}, released: make(chan struct{})}, nil
 }
 
 // Run watches the links and the time until ctx ends. Addresses stay open until their
@@ -159,19 +168,33 @@ func (r *Runner) take(u kv.Update) {
 		r.restored(before)
 	}
 	all := r.members.Update(u)
+	changed := map[netip.Addr]bool{}
 	for _, key := range u.Changed {
-		if a, ok := addressOf(u.Snapshot, key); ok && r.known[a] == nil {
-			r.add(a, 0)
+		if a, ok := parseKey(key); ok {
+			if changed[a] = true; r.known[a] == nil && held(u.Snapshot, key) {
+				r.add(a, 0)
+			}
 		}
 	}
-	for _, a := range r.sorted() {
-		if all || slices.Contains(u.Changed, a.key) {
-			r.learn(a, all)
-			r.see(a)
+	concerned := r.chosen(changed)
+	if all {
+		concerned = r.sorted()
+	}
+	for _, a := range concerned {
+		r.learn(a, all)
+		r.see(a)
+	}
+	r.settle()
+}
+
+// chosen returns those of the addresses that are known, in a fixed order.
+func (r *Runner) chosen(addrs map[netip.Addr]bool) (all []*address) {
+	for _, addr := range slices.SortedFunc(maps.Keys(addrs), netip.Addr.Compare) {
+		if a := r.known[addr]; a != nil {
+			all = append(all, a)
 		}
 	}
-	r.prune()
-	r.arm()
+	return all
 }
 
 // restored shows the machines that the next snapshot is older than this one, also those whose
@@ -185,18 +208,20 @@ func (r *Runner) restored(before kv.Snapshot) {
 	r.members = vip.Members{}
 }
 
-// addressOf returns the address of a key, unless the key is of something else or all candidates have the
-// address at the same time.
-func addressOf(s kv.Snapshot, key string) (netip.Addr, bool) {
+// parseKey returns the address of a key; false if the key is of something else.
+func parseKey(key string) (netip.Addr, bool) {
 	text, ok := strings.CutPrefix(key, record.Addresses)
 	if !ok {
 		return netip.Addr{}, false
 	}
-	if rec, exists, _ := record.Get[record.Address](s, key); exists && rec.Announce != "" {
-		return netip.Addr{}, false
-	}
 	a, err := netip.ParseAddr(text)
 	return a, err == nil && a.String() == text && a.Zone() == "" && !a.Is4In6()
+}
+
+// held reports whether one candidate at a time has the address of a key, not all of them.
+func held(s kv.Snapshot, key string) bool {
+	rec, exists, _ := record.Get[record.Address](s, key)
+	return !exists || rec.Announce == ""
 }
 
 // start loads the fence if the cluster has addresses, or if an earlier process has left
@@ -207,8 +232,8 @@ func (r *Runner) start(u kv.Update) {
 	}
 	needed := r.snapshot == nil && r.cfg.Host.Left()
 	for e := range u.Snapshot.Under(record.Addresses) {
-		_, ok := addressOf(u.Snapshot, e.Key)
-		needed = needed || ok
+		_, ok := parseKey(e.Key)
+		needed = needed || ok && held(u.Snapshot, e.Key)
 	}
 	if !needed {
 		return
@@ -242,56 +267,77 @@ func (r *Runner) tick() {
 	if r.life == nil {
 		return
 	}
-	for _, a := range r.sorted() {
+	for _, a := range r.due.take(virtual.Now()) {
+		r.touch(a)
 		if now := virtual.Now(); a.machine.Next() <= now {
 			r.do(a, a.machine.Tick(now))
 		}
 		r.refresh(a)
 		r.announce(a)
 	}
-	r.prune()
-	r.arm()
+	r.settle()
 }
 
-// arm sets the timer to the next thing that is due.
-func (r *Runner) arm() {
-	next := time.Duration(0)
-	for _, a := range r.known {
-		if at := a.next(); next == 0 || at < next {
-			next = at
+// touch notes that the state of an address may change: something can be due at another time, or the address can be
+// forgotten. The holder of mu calls settle after the change.
+func (r *Runner) touch(a *address) { r.touched[a] = true }
+
+// settle forgets the touched addresses that the cluster does not have any more, and sets the timer to the next thing
+// that is due. It costs nothing for the other addresses, of which there can be hundreds.
+func (r *Runner) settle() {
+	for a := range r.touched {
+		if r.known[a.addr] != a || r.forgotten(a) {
+			r.due.remove(a)
+			delete(r.troubled, a)
+			continue
+		}
+		r.due.set(a, a.next())
+		if a.view.Unable == "" && a.conflict.At.IsZero() {
+			delete(r.troubled, a)
+		} else {
+			r.troubled[a] = true
 		}
 	}
-	if err := r.timer.set(next); err != nil && r.life != nil {
+	clear(r.touched)
+	r.leaveLinks()
+	if err := r.timer.set(r.due.first()); err != nil && r.life != nil {
 		r.cfg.Log.Error("virtual addresses", "error", err)
 	}
 }
 
-// prune forgets addresses that the cluster does not have any more, and removes the fence
-// with the last one.
-func (r *Runner) prune() {
-	if r.snapshot == nil {
+// forgotten forgets an address that the cluster does not have any more and this host has closed, and reports whether it
+// has.
+func (r *Runner) forgotten(a *address) bool {
+	if r.snapshot == nil || a.entry.Value != nil || !a.machine.Released() || a.open || a.unclosed {
+		return false
+	}
+	delete(r.known, a.addr)
+	r.moved = true
+	if r.fenced {
+		r.warn(r.cfg.Host.Forget(a.addr))
+	}
+	return true
+}
+
+// leaveLinks removes the fence from links that have no address any more, and as a whole with the last address.
+func (r *Runner) leaveLinks() {
+	if !r.fenced || r.snapshot == nil {
 		return
 	}
+	if len(r.known) == 0 {
+		r.fenced = false
+		r.warn(r.cfg.Host.Remove())
+		return
+	}
+	if !r.moved {
+		return
+	}
+	r.moved = false
 	links := map[int]bool{}
-	for _, a := range r.sorted() {
-		if a.entry.Value == nil && a.machine.Released() && !a.open && !a.unclosed {
-			delete(r.known, a.addr)
-			if r.fenced {
-				r.warn(r.cfg.Host.Forget(a.addr))
-			}
-			continue
-		}
+	for _, a := range r.known {
 		links[a.on.Index] = true
 	}
-	if !r.fenced {
-		return
-	}
-	if len(r.known) > 0 {
-		r.warn(r.cfg.Host.Detach(links))
-		return
-	}
-	r.fenced = false
-	r.warn(r.cfg.Host.Remove())
+	r.warn(r.cfg.Host.Detach(links))
 }
 
 func (r *Runner) warn(err error) {
@@ -301,8 +347,10 @@ func (r *Runner) warn(err error) {
 }
 
 // sorted returns the addresses in a fixed order.
-func (r *Runner) sorted() []*address {
-	return slices.SortedFunc(maps.Values(r.known), func(a, b *address) int { return a.addr.Compare(b.addr) })
+func (r *Runner) sorted() []*address { return sortedByAddress(maps.Values(r.known)) }
+
+func sortedByAddress(all iter.Seq[*address]) []*address {
+	return slices.SortedFunc(all, func(a, b *address) int { return a.addr.Compare(b.addr) })
 }
 
 // Release gives up all addresses, and waits until the other nodes know it or ctx ends. The
@@ -313,7 +361,7 @@ func (r *Runner) Release(ctx context.Context) {
 	for _, a := range r.sorted() {
 		r.do(a, a.machine.Stop(virtual.Now()))
 	}
-	r.arm()
+	r.settle()
 	r.mu.Unlock()
 	for {
 		r.mu.Lock()
@@ -376,6 +424,9 @@ func (r *Runner) leave() error {
 	}
 	r.forget()
 	r.known, r.snapshot, r.members = map[netip.Addr]*address{}, nil, vip.Members{}
+	r.due, r.moved = nil, false
+	clear(r.touched)
+	clear(r.troubled)
 	r.fenced, r.stopping, r.missed, r.unable, r.restart = false, false, kv.Update{}, "", 0
 	return errors.Join(errs...)
 }

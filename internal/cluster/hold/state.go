@@ -2,6 +2,7 @@ package hold
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"time"
@@ -93,7 +94,7 @@ func (r *Runner) Force(addr netip.Addr) error {
 		return api.Faultf(api.Conflict, "claim %s: this node cannot have it: %s", addr, why)
 	}
 	r.do(a, a.machine.Force(virtual.Now()))
-	r.arm()
+	r.settle()
 	return nil
 }
 
@@ -112,7 +113,7 @@ func (r *Runner) Unable() map[netip.Addr]string {
 
 // problems returns why this node cannot do its part for addresses.
 func (r *Runner) problems() (all []string) {
-	for _, a := range r.sorted() {
+	for _, a := range sortedByAddress(maps.Keys(r.troubled)) {
 		if a.entry.Value != nil && a.view.Unable != "" {
 			all = append(all, "address "+a.addr.String()+": "+a.view.Unable)
 		}

@@ -55,17 +55,13 @@ func (h *Handle) LinkOf(p netip.Prefix, name string) (Link, error) {
 	if len(h.links) == 0 {
 		return Link{}, ErrUnknownLinks
 	}
-	var found *link
-	for _, l := range h.links {
-		for _, a := range l.addresses {
-			if a.Addr() == p.Addr() {
-				return Link{}, &OwnError{l.Name, a}
-			}
-		}
-		if l.fits(p, name) && (found == nil || l.better(found)) {
-			found = l
-		}
+	if h.index == nil {
+		h.index = newIndex(h.links)
 	}
+	if own, has := h.index.owners[p.Addr()]; has {
+		return Link{}, &OwnError{own.link.Name, own.at}
+	}
+	found := h.index.find(p, name)
 	switch {
 	case found == nil && name != "":
 		return Link{}, fmt.Errorf("there is no link %s", name)
@@ -79,16 +75,6 @@ func (h *Handle) LinkOf(p netip.Prefix, name string) (Link, error) {
 		return found.Link, fmt.Errorf("link %s has no carrier", found.Name)
 	}
 	return found.Link, nil
-}
-
-// fits reports whether the link has the name, or an address in the subnet if it is empty.
-func (l *link) fits(p netip.Prefix, name string) bool {
-	if name != "" {
-		return l.Name == name
-	}
-	return slices.ContainsFunc(l.addresses, func(a netip.Prefix) bool {
-		return a.Masked() == p.Masked() || p.Contains(a.Addr()) && a.Contains(p.Addr())
-	})
 }
 
 // better prefers links that work, and then those that are older.
@@ -182,7 +168,7 @@ func (h *Handle) list() error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.links = all
+	h.links, h.index = all, nil
 	return nil
 }
 
@@ -217,16 +203,16 @@ func (h *Handle) noteLink(u netlink.LinkUpdate) bool {
 	was := h.links[index]
 	if u.Header.Type == unix.RTM_DELLINK {
 		delete(h.links, index)
-		return was != nil
+		return h.outdated(was != nil)
 	}
 	now := newLink(u.Link.Attrs())
 	h.links[index] = now
 	if was == nil {
-		return true
+		return h.outdated(true)
 	}
 	now.addresses = was.addresses
-	return was.Name != now.Name || !bytes.Equal(was.MAC, now.MAC) || was.ether != now.ether || was.up != now.up ||
-		was.carrier != now.carrier
+	return h.outdated(was.Name != now.Name || !bytes.Equal(was.MAC, now.MAC) || was.ether != now.ether ||
+		was.up != now.up || was.carrier != now.carrier)
 }
 
 // noteAddress takes a message about an address, and reports whether it matters.
@@ -241,5 +227,13 @@ func (h *Handle) noteAddress(u netlink.AddrUpdate) bool {
 		l = &link{Link: Link{Index: u.LinkIndex}} // the link's own message comes later
 		h.links[u.LinkIndex] = l
 	}
-	return l.note(nlutil.Prefix(u.LinkAddress.IP, u.LinkAddress.Mask), u.NewAddr, u.Flags)
+	return h.outdated(l.note(nlutil.Prefix(u.LinkAddress.IP, u.LinkAddress.Mask), u.NewAddr, u.Flags))
+}
+
+// outdated drops the index if the links have changed, and returns whether they have. The caller has locked mu.
+func (h *Handle) outdated(changed bool) bool {
+	if changed {
+		h.index = nil
+	}
+	return changed
 }

@@ -51,8 +51,10 @@ type Handle struct {
 	// listening are packet sockets of Listen.
 	listening map[netip.Addr]*os.File
 
+	// mu protects the fields below. index is nil after the links have changed.
 	mu    sync.Mutex
 	links map[int]*link
+	index *index
 }
 
 // New returns a Handle for a network namespace. pins is a directory in a bpffs, below which

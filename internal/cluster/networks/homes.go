@@ -16,6 +16,7 @@ import (
 // node of a block was removed, or the store was restored.
 func (n *Networks) publishMoves(ctx context.Context, s kv.Snapshot, node string) error {
 	var errs []error
+	used := n.users()
 	for e := range s.Under(record.Moves) {
 		names := record.Names(record.Moves, e.Key, 2)
 		m, err := record.Decode[record.Move](e)
@@ -23,7 +24,10 @@ func (n *Networks) publishMoves(ctx context.Context, s kv.Snapshot, node string)
 		if err != nil || invalid != nil || len(names) != 2 || m.Node != node {
 			continue // derive reports it
 		}
-		if n.user(place{names[0], a}) == "" {
+		if !n.isCurrent(used) {
+			used = n.users()
+		}
+		if n.userIn(used, place{names[0], a}) == "" {
 			errs = append(errs, n.release(ctx, e))
 		}
 	}

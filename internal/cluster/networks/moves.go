@@ -151,6 +151,9 @@ func (n *Networks) reserved(p place, add int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.reservations[p] += add
+	if add > 0 {
+		n.reservedEver++
+	}
 	if n.reservations[p] == 0 {
 		delete(n.reservations, p)
 	}
@@ -204,6 +207,7 @@ func (n *Networks) begin(p place) (h holding, concerned bool, err error) {
 	}
 	if !concerned {
 		n.reservations[p]++
+		n.reservedEver++
 	}
 	return h, concerned, nil
 }
@@ -332,33 +336,6 @@ func (n *Networks) ask(ctx context.Context, h holding, id string, p place, revis
 			h.names[id])
 	}
 	return nil
-}
-
-// user returns what uses an address on this host, or an empty string.
-func (n *Networks) user(p place) string {
-	if name := n.attachedAt(p); name != "" {
-		return name
-	}
-	n.mu.Lock()
-	reserved := n.reservations[p] > 0
-	n.mu.Unlock()
-	if reserved {
-		return "a sandbox that is being attached"
-	}
-	if n.lessor != nil && n.lessor.Leased(p.network, p.address) {
-		return "a container"
-	}
-	return ""
-}
-
-// attachedAt returns the name of the attachment with an address, or an empty string.
-func (n *Networks) attachedAt(p place) string {
-	for _, v := range n.cfg.Host.Attachments() {
-		if v.Network == p.network && slices.Contains(v.Endpoint.Addresses, p.address) {
-			return v.Name
-		}
-	}
-	return ""
 }
 
 // host returns the host's network with this name.

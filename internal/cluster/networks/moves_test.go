@@ -258,3 +258,39 @@ func TestUsedAddressIsNotTaken(t *testing.T) {
 		}
 	})
 }
+
+// TestMovedAddressesReadViewsOnce counts how often a host's attachments are read while nothing happens. That does not
+// depend on how many addresses have moved to the host.
+func TestMovedAddressesReadViewsOnce(t *testing.T) {
+	moving(t, func(w *world, a netip.Addr) {
+		moved := func(n int) (views int) {
+			for range n {
+				done, err := w.reserve(1, a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.hosts[1].attach("shop"+a.String(), a.String())
+				done()
+				a = a.Next()
+			}
+			w.settle()
+			h := w.hosts[1]
+			h.mu.Lock()
+			before := h.views
+			h.mu.Unlock()
+			w.settle()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.views - before
+		}
+		few := moved(1)
+		if many := moved(10); many != few {
+			t.Errorf("with one moved address the attachments are read %d times, with eleven %d times", few, many)
+		}
+		for range 11 {
+			if a = a.Prev(); w.has(a) != "n1" {
+				t.Errorf("%s has %s, want n1", w.has(a), a)
+			}
+		}
+	})
+}

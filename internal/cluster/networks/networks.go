@@ -97,8 +97,10 @@ type Networks struct {
 	appliedAt time.Time
 	// switched are the keys that replace those of the snapshot on this host, by network.
 	switched map[string]switchedKey
-	// reservations are the numbers of attachments in progress, by the addresses that they request.
+	// reservations are the numbers of attachments in progress, by the addresses that they request, and reservedEver that
+	// of all reservations so far.
 	reservations map[place]int
+	reservedEver int
 
 	// applying is held while the host's networks change. It is locked before mu.
 	applying sync.Mutex
@@ -346,13 +348,4 @@ func wants(subnet netip.Prefix, bits int, own []netip.Prefix, used []netip.Addr)
 		}
 	}
 	return free < size/4
-}
-
-// used returns the leased addresses of each network.
-func (n *Networks) used() map[string][]netip.Addr {
-	all := map[string][]netip.Addr{}
-	for _, v := range n.cfg.Host.Attachments() {
-		all[v.Network] = append(all[v.Network], v.Endpoint.Addresses...)
-	}
-	return all
 }

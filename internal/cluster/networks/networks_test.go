@@ -34,6 +34,8 @@ type host struct {
 	mu       sync.Mutex
 	networks []model.Network
 	attached []api.View
+	// views counts how often all attachments were read.
+	views int
 	// before, if it is not nil, is called before networks are set, and seen gets them afterwards.
 	before func()
 	seen   func([]model.Network)
@@ -79,6 +81,7 @@ func (h *host) Networks() []model.Network {
 func (h *host) Attachments() []api.View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.views++
 	return h.attached
 }
 

@@ -16,15 +16,13 @@ import (
 	"fairlead/internal/cluster/kv"
 
 	"github.com/miekg/dns"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 )
 
 // Limits of a network's server.
 const (
-	maxConnections = 64
-	idleTimeout    = 5 * time.Second
-	maxQuestions   = 16 // per connection
+	idleTimeout  = 5 * time.Second // until a question is complete
+	maxQuestions = 16              // per connection
 )
 
 // Network is one in which the host answers.
@@ -40,11 +38,18 @@ func (n Network) equal(o Network) bool {
 	return n.Name == o.Name && slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.Subnets, o.Subnets)
 }
 
+// has reports whether an address is in the network.
+func (n Network) has(client netip.Addr) bool {
+	return slices.ContainsFunc(n.Subnets, func(p netip.Prefix) bool { return p.Contains(client) })
+}
+
 // Server answers in all networks of a cluster. Its methods may be called concurrently.
 type Server struct {
 	log *slog.Logger
 	// do calls a function on a thread in the host's network namespace.
 	do func(func() error) error
+	// idle is idleTimeout, or that of a test.
+	idle time.Duration
 
 	// mu protects listening. Who has it may wait for questions that are being answered.
 	mu        sync.Mutex
@@ -58,7 +63,7 @@ type Server struct {
 // NewServer returns a server that listens nowhere yet. do calls a function on a thread in the
 // network namespace in which to listen.
 func NewServer(log *slog.Logger, do func(func() error) error) *Server {
-	return &Server{log: log, do: do, directory: NewDirectory(), listening: map[string]*listener{}}
+	return &Server{log: log, do: do, idle: idleTimeout, directory: NewDirectory(), listening: map[string]*listener{}}
 }
 
 // Update takes the changes of an update.
@@ -130,9 +135,8 @@ func (s *Server) listen(n Network) (*listener, error) {
 				"or let it listen at other addresses only", n.Name, err)
 		}
 		s.serve(l, &dns.Server{PacketConn: udp})
-		s.serve(l, &dns.Server{Listener: netutil.LimitListener(tcp, maxConnections), MaxTCPQueries: maxQuestions,
-			ReadTimeout: idleTimeout, WriteTimeout: idleTimeout,
-			IdleTimeout: func() time.Duration { return idleTimeout }})
+		s.serve(l, &dns.Server{Listener: newFairListener(tcp, n.has), MaxTCPQueries: maxQuestions,
+			ReadTimeout: s.idle, WriteTimeout: s.idle, IdleTimeout: func() time.Duration { return s.idle }})
 	}
 	return l, nil
 }
@@ -186,10 +190,8 @@ func accept(h dns.Header) dns.MsgAcceptAction {
 
 // reply answers a question of a sandbox, and drops all others.
 func (s *Server) reply(l *listener, w dns.ResponseWriter, q *dns.Msg) {
-	from, err := netip.ParseAddrPort(w.RemoteAddr().String())
-	client := from.Addr().Unmap()
-	inside := slices.ContainsFunc(l.network.Subnets, func(p netip.Prefix) bool { return p.Contains(client) })
-	if err != nil || !inside || !l.rates.allow(client, time.Now()) {
+	client := clientOf(w.RemoteAddr())
+	if !l.network.has(client) || !l.rates.allow(client, time.Now()) {
 		return
 	}
 	_, udp := w.RemoteAddr().(*net.UDPAddr)

@@ -8,7 +8,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// Stats are the counters of the daemon's networks. A nil value is not counted.
+// Stats are the counters of the daemon's networks. A nil value is not counted. The texts
+// NotCounted name the figures that are not counted, and the reason; they are empty if all
+// are counted.
 type Stats struct {
 	Networks  []NetworkStats  `json:"networks"`
 	Endpoints []EndpointStats `json:"endpoints"`
@@ -32,7 +34,10 @@ type Stats struct {
 type NetworkStats struct {
 	Network string       `json:"network"`
 	Driver  model.Driver `json:"driver"`
-	counter.Traffic
+	// Traffic is nil if the network's endpoints have no links, e.g. on the host's
+	// network.
+	*counter.Traffic
+	NotCounted string `json:"notCounted,omitempty"`
 }
 
 // EndpointStats is the traffic of an endpoint's link.
@@ -41,7 +46,8 @@ type EndpointStats struct {
 	Network  string       `json:"network"`
 	Driver   model.Driver `json:"driver"`
 	// Traffic is nil if the endpoint has no link, e.g. on the host's network.
-	Traffic *counter.Traffic `json:"traffic,omitempty"`
+	Traffic    *counter.Traffic `json:"traffic,omitempty"`
+	NotCounted string           `json:"notCounted,omitempty"`
 }
 
 // PublishStats is the traffic of a publish. docs/guide/monitoring.md describes what
@@ -53,8 +59,16 @@ type PublishStats struct {
 	Packets *counter.InOut `json:"packets,omitempty"`
 	Drops   *counter.InOut `json:"drops,omitempty"`
 	// Flows counts all flows since the start, Live the open ones.
-	Flows *uint64 `json:"flows,omitempty"`
-	Live  *uint64 `json:"live,omitempty"`
+	Flows      *uint64 `json:"flows,omitempty"`
+	Live       *uint64 `json:"live,omitempty"`
+	NotCounted string  `json:"notCounted,omitempty"`
+}
+
+// Counted is a count for each direction: In is towards the workload. A nil value is not
+// counted.
+type Counted struct {
+	In  *uint64 `json:"in,omitempty"`
+	Out *uint64 `json:"out,omitempty"`
 }
 
 // ServiceStats are the counters of a virtual service.
@@ -78,8 +92,9 @@ type RealStats struct {
 	Checks *health.Counts `json:"checks,omitempty"`
 	// Live is the number of its open flows, Flows the number of all flows that it got.
 	// A value is nil if the data plane does not count it.
-	Live    *uint64        `json:"live,omitempty"`
-	Flows   *uint64        `json:"flows,omitempty"`
-	Packets *counter.InOut `json:"packets,omitempty"`
-	Bytes   *counter.InOut `json:"bytes,omitempty"`
+	Live       *uint64  `json:"live,omitempty"`
+	Flows      *uint64  `json:"flows,omitempty"`
+	Packets    *Counted `json:"packets,omitempty"`
+	Bytes      *Counted `json:"bytes,omitempty"`
+	NotCounted string   `json:"notCounted,omitempty"`
 }

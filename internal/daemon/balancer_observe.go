@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"fairlead/internal/daemon/stats"
 	"fairlead/internal/health"
 )
 
@@ -17,7 +18,7 @@ func (b *balancer) observe(ctx context.Context) {
 	if b.cfg.CountReals == nil {
 		return
 	}
-	var before RealCounts
+	var before stats.RealCounts
 	var again <-chan time.Time
 	for {
 		select {
@@ -35,7 +36,7 @@ func (b *balancer) observe(ctx context.Context) {
 
 // observeOnce compares the counters with the earlier ones, and returns them. It
 // returns nil if no service has passive checks.
-func (b *balancer) observeOnce(before RealCounts) RealCounts {
+func (b *balancer) observeOnce(before stats.RealCounts) stats.RealCounts {
 	b.mu.Lock()
 	var passive []string
 	for name, p := range b.services.pools {
@@ -64,7 +65,7 @@ func (b *balancer) observeOnce(before RealCounts) RealCounts {
 		}
 	}
 	if now == nil {
-		now = RealCounts{}
+		now = stats.RealCounts{}
 	}
 	return now
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
-	"fairlead/internal/daemon"
+	"fairlead/internal/daemon/stats"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -274,7 +274,7 @@ func TestEjected(t *testing.T) {
 	var failing atomic.Bool
 	healthy := make(chan bool) // receives a value after a read without failures
 	failed := uint64(0)
-	w.counts = func([]model.VirtualService) (daemon.RealCounts, error) {
+	w.counts = func([]model.VirtualService) (stats.RealCounts, error) {
 		if failing.Load() {
 			failed += 10
 		} else {
@@ -283,9 +283,9 @@ func TestEjected(t *testing.T) {
 			default:
 			}
 		}
-		all := daemon.RealCounts{}
-		all.Add("web", netip.MustParseAddrPort("10.0.0.2:8080"), daemon.RealCount{Failed: failed})
-		all.Add("web", netip.MustParseAddrPort("10.0.0.3:8080"), daemon.RealCount{})
+		all := stats.RealCounts{}
+		all.Add("web", netip.MustParseAddrPort("10.0.0.2:8080"), stats.RealCount{Failed: failed})
+		all.Add("web", netip.MustParseAddrPort("10.0.0.3:8080"), stats.RealCount{})
 		return all, nil
 	}
 	w.start()

@@ -60,6 +60,7 @@ func (m *meters) read(ctx context.Context) api.Stats {
 	if fill, ok := m.cfg.Counters.Conntrack().Fill(); ok {
 		s.Conntrack = &fill
 	}
+	stats.Explain(&s)
 	return s
 }
 
@@ -67,7 +68,8 @@ func (m *meters) read(ctx context.Context) api.Stats {
 func (m *meters) counted() (api.Stats, map[string]model.Endpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := api.Stats{Attachments: map[api.Status]int{api.Up: 0, api.Waiting: 0, api.Broken: 0}}
+	s := api.Stats{Networks: []api.NetworkStats{}, Endpoints: []api.EndpointStats{},
+		Publishes: []api.PublishStats{}, Attachments: map[api.Status]int{api.Up: 0, api.Waiting: 0, api.Broken: 0}}
 	drivers, endpoints := map[string]model.Driver{}, map[string]model.Endpoint{}
 	for _, n := range m.desired.Networks {
 		drivers[n.Name] = n.Driver

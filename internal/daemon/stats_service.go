@@ -23,9 +23,7 @@ func (s *services) stats() []api.ServiceStats {
 			if c, known := checks[at]; known && (c.Made() > 0 || c.Ejected > 0) {
 				one.Checks = &c
 			}
-			if c, counted := s.flows.counts[v.Name][at]; counted {
-				one.Flows, one.Packets, one.Bytes = &c.Begun, &c.Packets, &c.Bytes
-			}
+			s.flows.counts.AddReal(&one, v)
 			counted.Reals = append(counted.Reals, one)
 		}
 		all = append(all, counted)

@@ -23,6 +23,9 @@ type PlaneTraits struct {
 	// NeedsLocalAddress is true if the addresses of a service must be local addresses
 	// of the host.
 	NeedsLocalAddress bool
+	// FlowsOnly is true if only the first packet of a flow passes the data plane, which
+	// therefore counts flows, and neither packets nor bytes.
+	FlowsOnly bool
 }
 
 // planes has one row per data plane, the cheapest first.
@@ -31,7 +34,7 @@ var planes = []struct {
 	traits PlaneTraits
 }{
 	{PlaneEBPF, PlaneTraits{AtLinks: true}},
-	{PlaneNFT, PlaneTraits{NeedsLocalAddress: true}},
+	{PlaneNFT, PlaneTraits{NeedsLocalAddress: true, FlowsOnly: true}},
 	{PlaneIPVS, PlaneTraits{NeedsLocalAddress: true, AtInput: true}},
 }
 

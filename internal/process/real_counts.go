@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/daemon/stats"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/kernel/ebpf"
@@ -13,27 +14,28 @@ import (
 // countReals returns a function that reads the counters of real servers from all data
 // planes.
 func countReals(host *kernel.Host) daemon.CountReals {
-	return func(services []model.VirtualService) (daemon.RealCounts, error) {
-		all := daemon.RealCounts{}
+	return func(services []model.VirtualService) (stats.RealCounts, error) {
+		all := stats.RealCounts{}
 		byService, err := host.EBPF().BalancerCounts()
 		if err != nil {
 			return nil, err
 		}
 		for name, of := range byService {
 			for at, c := range of {
-				all.Add(name, at, daemon.RealCount{Live: c.Active, Begun: c.Flows, Failed: c.Retries + c.Refusals,
-					Packets: counter.InOut{In: c.Packets[ebpf.Inward], Out: c.Packets[ebpf.Outward]},
-					Bytes:   counter.InOut{In: c.Bytes[ebpf.Inward], Out: c.Bytes[ebpf.Outward]}})
+				all.Add(name, at, stats.RealCount{Live: c.Active, Begun: c.Flows, Failed: c.Retries + c.Refusals,
+					LiveOnly: c.NoTotals,
+					Packets:  counter.InOut{In: c.Packets[ebpf.Inward], Out: c.Packets[ebpf.Outward]},
+					Bytes:    counter.InOut{In: c.Bytes[ebpf.Inward], Out: c.Bytes[ebpf.Outward]}})
 			}
 		}
-		stats, err := host.IPVS().Stats()
+		reals, err := host.IPVS().Stats()
 		if err != nil {
 			return nil, err
 		}
 		known := namesByFrontend(services)
-		for _, s := range stats {
+		for _, s := range reals {
 			v := known[s.Frontend]
-			all.Add(v.service, v.at[s.At], daemon.RealCount{Live: uint64(s.Active) + uint64(s.Inactive), Begun: s.Flows,
+			all.Add(v.service, v.at[s.At], stats.RealCount{Live: uint64(s.Active) + uint64(s.Inactive), Begun: s.Flows,
 				Packets: counter.InOut{In: s.InPackets, Out: s.OutPackets},
 				Bytes:   counter.InOut{In: s.InBytes, Out: s.OutBytes}})
 		}
@@ -43,7 +45,7 @@ func countReals(host *kernel.Host) daemon.CountReals {
 		}
 		for _, c := range counts {
 			v := known[c.Frontend]
-			all.Add(v.service, v.at[c.Real], daemon.RealCount{Live: c.Active, Begun: c.Begun})
+			all.Add(v.service, v.at[c.Real], stats.RealCount{Live: c.Active, Begun: c.Begun})
 		}
 		return all, nil
 	}

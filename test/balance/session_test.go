@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,10 @@ func newSite(t *testing.T) *site {
 		"ip addr add 10.0.0.2/24 dev eth0 && ip addr add 10.0.0.3/24 dev eth0 && ip link set eth0 up && ip route add default via 10.0.0.1")
 	s.serve("10.0.0.2:80")
 	s.serve("10.0.0.3:80")
-	s.daemon = daemons.New(t, daemons.In(t.TempDir()), child.Place{Netns: s.host.File()})
+	dir := t.TempDir()
+	order := daemons.In(dir)
+	order.Metrics = "unix:" + filepath.Join(dir, "metrics")
+	s.daemon = daemons.New(t, order, child.Place{Netns: s.host.File()})
 	return s
 }
 

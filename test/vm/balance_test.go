@@ -23,13 +23,13 @@ func TestBalancer(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: balancing,
 		Tools: []string{"bridge", "cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs,ebpf",
-		"-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/tcp/ipv4|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/udp/ipv6|TestSession/ipvs")
+		"-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/tcp/ipv4|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/udp/ipv6|(TestSession|TestCounters)/ipvs")
 	for _, trial := range []string{"TestConformance/ipvs/spread_over_sandboxes/tcp/ipv4",
 		"TestConformance/ipvs/a_failed_server/tcp/ipv4",
 		"TestConformance/ipvs/services_of_other_programs/udp/ipv6", "TestConformance/ipvs/tunnel_in_UDP/tcp/ipv4",
 		"TestConformance/ebpf/tunnel/tcp/ipv4",
 		"TestConformance/ebpf/tunnel_in_UDP/udp/ipv6", "TestConformance/ebpf/the_host_itself/udp/ipv6",
-		"TestConformance/ebpf/hop_limit/tcp/ipv4", "TestSession/ipvs"} {
+		"TestConformance/ebpf/hop_limit/tcp/ipv4", "TestSession/ipvs", "TestCounters/ipvs"} {
 		if !strings.Contains(said, "--- PASS: "+trial+" ") {
 			t.Errorf("%s did not pass", trial)
 		}

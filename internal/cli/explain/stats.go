@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -22,8 +23,9 @@ func NewStats(a *command.App) *cobra.Command {
 		Short: "Show the traffic of endpoints and published ports",
 		Long: "Show the traffic of each endpoint's link and each published port: bytes and packets in\n" +
 			"(towards the workload) and out, dropped packets, flows since the start, and flows that are\n" +
-			"open now. A dash marks a figure that the publish mode does not count. `fairlead daemon\n" +
-			"--metrics` serves the same figures for Prometheus.",
+			"open now. The real servers of virtual services have the same figures. A dash marks a figure\n" +
+			"that is not counted; a line below the tables says why. `fairlead daemon --metrics` serves\n" +
+			"the same figures for Prometheus.",
 		Example: "  fairlead stats\n  fairlead stats -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -57,16 +59,71 @@ func printStats(r *command.Remote, ctx context.Context, s api.Stats) error {
 	for _, problem := range s.Problems {
 		r.Err.Note("fairlead: %s", problem)
 	}
-	if err := r.Tabled(endpointStatsRows(s)); err != nil || len(s.Publishes) == 0 {
+	if err := r.Tabled(endpointStatsRows(s)); err != nil {
 		return err
 	}
-	if err := r.Out.Line(""); err != nil {
-		return err
+	for _, rows := range [][][]string{publishStatsRows(s), realStatsRows(s)} {
+		if len(rows) == 1 {
+			continue
+		}
+		if err := errors.Join(r.Out.Line(""), r.Tabled(rows)); err != nil {
+			return err
+		}
 	}
-	return r.Tabled(publishStatsRows(s))
+	return printNotCounted(r, s)
 }
 
-// statsNames asks Docker for the containers' names if an endpoint is Docker's.
+// printNotCounted prints which figures are not counted, and why: one line per reason.
+func printNotCounted(r *command.Remote, s api.Stats) error {
+	var reasons []string
+	of := map[string][]string{}
+	add := func(name, reason string) {
+		if reason == "" {
+			return
+		}
+		if of[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		of[reason] = append(of[reason], name)
+	}
+	for _, e := range s.Endpoints {
+		add(e.Endpoint, e.NotCounted)
+	}
+	for _, p := range s.Publishes {
+		add(publishText(p), p.NotCounted)
+	}
+	for _, v := range s.Services {
+		for _, real := range v.Reals {
+			add(v.Service+" "+realText(real), real.NotCounted)
+		}
+	}
+	for i, reason := range reasons {
+		if i == 0 {
+			if err := r.Out.Line(""); err != nil {
+				return err
+			}
+		}
+		if err := r.Out.Line("not counted for %s: %s", someNames(of[reason]), reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// someNames lists the first few names and counts the rest.
+func someNames(all []string) string {
+	const few = 3
+	if len(all) > few {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
+	}
+	return strings.Join(all, ", ")
+}
+
+// publishText returns the name of a publish in the table.
+func publishText(p api.PublishStats) string {
+	return fmt.Sprintf("%s%s/%s", syntax.FormatHost(p.Publish), p.HostPorts, p.Proto)
+}
+
 func statsNames(ctx context.Context, s api.Stats) command.DockerNames {
 	var origins []model.Origin
 	for _, e := range s.Endpoints {
@@ -101,9 +158,37 @@ func publishStatsRows(s api.Stats) [][]string {
 		case p.Bytes != nil:
 			in, out = command.BytesText(p.Bytes.In), command.BytesText(p.Bytes.Out)
 		}
-		rows = append(rows, []string{fmt.Sprintf("%s%s/%s", syntax.FormatHost(p.Publish), p.HostPorts, p.Proto),
+		rows = append(rows, []string{publishText(p),
 			fmt.Sprintf("%s:%s", p.Endpoint, p.Ports), string(p.Via), in, out, command.Number(p.Flows),
 			command.Number(p.Live)})
 	}
 	return rows
+}
+
+func realStatsRows(s api.Stats) [][]string {
+	rows := [][]string{{"SERVICE", "REAL SERVER", "PLANE", "IN (PACKETS)", "OUT (PACKETS)", "FLOWS", "LIVE"}}
+	for _, v := range s.Services {
+		for _, real := range v.Reals {
+			in, out := "-", "-"
+			if b, p := real.Bytes, real.Packets; b != nil && p != nil {
+				in, out = trafficOrDash(b.In, p.In), trafficOrDash(b.Out, p.Out)
+			}
+			rows = append(rows, []string{v.Service, realText(real), command.OrDash(string(v.Plane)), in, out,
+				command.Number(real.Flows), command.Number(real.Live)})
+		}
+	}
+	return rows
+}
+
+// realText writes the address of a real server, without the port if that is the client's.
+func realText(r api.RealStats) string {
+	return model.RealServer{Address: r.Real.Addr(), Port: r.Real.Port()}.String()
+}
+
+// trafficOrDash writes bytes and packets, or a dash if they are not counted.
+func trafficOrDash(bytes, packets *uint64) string {
+	if bytes == nil || packets == nil {
+		return "-"
+	}
+	return command.Traffic(*bytes, *packets)
 }

@@ -32,7 +32,8 @@ func (s *Sums) AddUp(networks []api.NetworkStats, endpoints []api.EndpointStats)
 		}
 	}
 	for i, n := range networks {
-		networks[i].Traffic = gone[n.Network].Add(total[n.Network])
+		sum := gone[n.Network].Add(total[n.Network])
+		networks[i].Traffic = &sum
 	}
 	s.last, s.gone = now, gone
 }

@@ -30,7 +30,9 @@ func (c collector) Gather() ([]*dto.MetricFamily, error) {
 		f.add(attachments, float64(s.Attachments[state]), f.labels(attachments.Labels, string(state)))
 	}
 	for _, n := range s.Networks {
-		f.traffic(networkBytes, networkPackets, networkDrops, n.Traffic, f.bothDirections(ofNetwork, n.Network))
+		if n.Traffic != nil {
+			f.traffic(networkBytes, networkPackets, networkDrops, *n.Traffic, f.bothDirections(ofNetwork, n.Network))
+		}
 	}
 	for _, e := range s.Endpoints {
 		if e.Traffic != nil {

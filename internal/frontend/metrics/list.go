@@ -51,9 +51,11 @@ var (
 		"Packets dropped by the endpoint's link."}
 
 	publishBytes = Metric{"fairlead_publish_bytes_total", "counter", directed(ofPublish), "Bytes of the publish: " +
-		"of payload via proxy, of frames via ebpf."}
+		"of payload via proxy, of frames via ebpf without those of this host's own processes. There is no series " +
+		"via nat, where only the first packet of a flow passes a rule, nor via socket."}
 	publishPackets = Metric{"fairlead_publish_packets_total", "counter", directed(ofPublish),
-		"Packets of the publish: UDP datagrams via proxy, all packets via ebpf."}
+		"Packets of the publish: UDP datagrams via proxy, via ebpf all packets but those of this host's own " +
+			"processes. There is no series for TCP via proxy, nor via nat and socket."}
 	publishDrops = Metric{"fairlead_publish_drops_total", "counter", directed(ofPublish), "Packets via ebpf that " +
 		"could not be redirected."}
 	publishFlows = Metric{"fairlead_publish_flows_total", "counter", ofPublish, "Connections and UDP flows since " +

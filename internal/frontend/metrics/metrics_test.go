@@ -38,12 +38,15 @@ func (f fixed) Stats(context.Context) api.Stats { return api.Stats(f) }
 
 func some(n uint64) *uint64 { return &n }
 
+func both(n counter.InOut) *api.Counted { return &api.Counted{In: &n.In, Out: &n.Out} }
+
 // everything returns counters that give each metric at least once.
 func everything() fixed {
 	t := counter.Traffic{Bytes: counter.InOut{In: 1000, Out: 2000}, Packets: counter.InOut{In: 10, Out: 20},
 		Drops: counter.InOut{In: 1, Out: 2}}
 	return fixed{
-		Networks: []api.NetworkStats{{Network: "shop", Driver: model.DriverBridge, Traffic: t}},
+		Networks: []api.NetworkStats{{Network: "shop", Driver: model.DriverBridge, Traffic: &t},
+			{Network: "host", Driver: model.DriverHost}},
 		Endpoints: []api.EndpointStats{
 			{Endpoint: "web", Network: "shop", Driver: model.DriverBridge, Traffic: &t},
 			{Endpoint: "metal", Network: "host", Driver: model.DriverHost}},
@@ -58,7 +61,7 @@ func everything() fixed {
 				HostPorts: model.Port(443)}}},
 		Services: []api.ServiceStats{{Service: "site", Status: api.ServiceUp, Reals: []api.RealStats{
 			{Real: netip.MustParseAddrPort("10.0.0.2:80"), State: api.RealUp, Weight: 3, Transitions: 2, Live: some(4),
-				Flows: some(9), Packets: &t.Packets, Bytes: &t.Bytes,
+				Flows: some(9), Packets: both(t.Packets), Bytes: both(t.Bytes),
 				Checks: &health.Counts{Passed: 7, Void: 1,
 					Failed: map[health.Failure]uint64{health.Refused: 2, health.Timeout: 1}, Ejected: 1,
 					Busy: 2 * time.Second, Last: time.Second / 4, OK: true}},

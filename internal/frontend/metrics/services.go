@@ -6,13 +6,16 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/health"
-	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 
 	dto "github.com/prometheus/client_model/go"
 )
 
 var ofReal = []string{"service", "real"}
+
+// notOnReals says when the bytes and packets of a real server have no series.
+const notOnReals = "There is no series with the data plane nft, which sees only the first packet of a flow, nor for " +
+	"direction out with direct or tunnel forwarding, whose answers take another way."
 
 // The metrics of virtual services. The label real is the real server's address and
 // port, so there is one series per real server.
@@ -44,9 +47,9 @@ var (
 	realLive = Metric{"fairlead_real_live_flows", "gauge", ofReal, "Connections and UDP flows of the real " +
 		"server that are open."}
 	realBytes = Metric{"fairlead_real_bytes_total", "counter", directed(ofReal), "Bytes to and from the real " +
-		"server that pass this host."}
+		"server that pass this host. " + notOnReals}
 	realPackets = Metric{"fairlead_real_packets_total", "counter", directed(ofReal), "Packets to and from the " +
-		"real server that pass this host."}
+		"real server that pass this host. " + notOnReals}
 
 	healthChecks = Metric{"fairlead_health_checks_total", "counter", []string{"result"}, "Checks of all real " +
 		"servers by result: passed, failed, or void if this host could not make the check."}
@@ -95,13 +98,17 @@ func (f *families) real(service string, r api.RealStats) {
 	if r.Live != nil {
 		f.add(realLive, float64(*r.Live), of.plain())
 	}
-	for _, c := range []struct {
-		metric Metric
-		n      *counter.InOut
-	}{{realBytes, r.Bytes}, {realPackets, r.Packets}} {
-		if c.n != nil {
-			f.both(c.metric, *c.n, of)
-		}
+	f.counted(realBytes, r.Bytes, of)
+	f.counted(realPackets, r.Packets, of)
+}
+
+// counted adds the directions that are counted.
+func (f *families) counted(m Metric, n *api.Counted, of directions) {
+	if n != nil && n.In != nil {
+		f.add(m, float64(*n.In), of.in)
+	}
+	if n != nil && n.Out != nil {
+		f.add(m, float64(*n.Out), of.out)
 	}
 }
 

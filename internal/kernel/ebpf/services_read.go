@@ -178,6 +178,9 @@ type RealCounts struct {
 	// Retries counts repeated SYNs that it had not answered, Refusals the SYNs that it
 	// answered with a reset, and Resets the open connections that it has reset.
 	Retries, Refusals, Resets uint64
+	// NoTotals is true if the programs have no counters left for the real server: Counts
+	// are unknown.
+	NoTotals bool
 }
 
 // ComparesLoad reports whether a service chooses real servers by their number of flows.
@@ -226,7 +229,7 @@ func (b *Balancer) counts(slot, active uint32) (RealCounts, error) {
 		store(b.loads, off, native(active))
 	}
 	c.Active = uint64(active) + uint64(l.Local)
-	c.Retries, c.Refusals, c.Resets = l.Retries, l.Refusals, l.Resets
+	c.Retries, c.Refusals, c.Resets, c.NoTotals = l.Retries, l.Refusals, l.Resets, slot >= maxRealsCounted
 	var err error
 	c.Counts, err = b.totals(slot)
 	return c, err

@@ -141,6 +141,8 @@ func (rs *reals) remove(v model.VirtualService, r api.RealRequest) (api.Result, 
 	i := slices.IndexFunc(v.Reals, func(o model.RealServer) bool { return o.String() == r.Real })
 	m, err := rs.find(v.Name, r.Real)
 	switch {
+	case i < 0 && err != nil && api.CodeOf(err) != api.NotFound:
+		return api.Result{}, err
 	case i < 0 && err != nil:
 		return api.Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name,
 			r.Real)}}, nil
@@ -184,7 +186,7 @@ func (rs *reals) find(service, text string) (pool.Member, error) {
 		if m.Text() == text {
 			return m, nil
 		}
-		if m.At.Addr().String() == text || m.Endpoint != "" &&
+		if p.Answers(m, text) || m.Endpoint != "" &&
 			(m.Endpoint == text || rs.sandboxNamed(m.Endpoint, text)) {
 			fits, names = append(fits, m), append(names, m.Text())
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
-	"fairlead/internal/daemon"
+	"fairlead/internal/daemon/stats"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 	"fairlead/test/place"
@@ -129,10 +129,10 @@ func TestServices(t *testing.T) {
 func TestDrain(t *testing.T) {
 	w := newWorld(t)
 	live := map[netip.AddrPort]uint64{}
-	w.counts = func([]model.VirtualService) (daemon.RealCounts, error) {
-		all := daemon.RealCounts{}
+	w.counts = func([]model.VirtualService) (stats.RealCounts, error) {
+		all := stats.RealCounts{}
 		for at, n := range live {
-			all.Add("web", at, daemon.RealCount{Live: n})
+			all.Add("web", at, stats.RealCount{Live: n})
 		}
 		return all, nil
 	}
@@ -371,4 +371,28 @@ func TestDeclaredServices(t *testing.T) {
 		fmt.Sprint(r.Changes) != "[service web: removed]" {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// TestRealServersOfThePort: a real server without a port of its own has the port of its
+// service, if that is the only one. An ambiguous name is refused.
+func TestRealServersOfThePort(t *testing.T) {
+	w := newWorld(t).start()
+	v := site("web", at("10.0.0.2", 0), at("10.0.0.3", 8080), at("10.0.0.3", 8081))
+	w.serve(v)
+	port := v.Ports[0].First
+	if _, err := w.ChangeReal(api.RealRequest{Service: "web", Real: "10.0.0.3",
+		Do: api.RemoveReal}); api.CodeOf(err) != api.Invalid {
+		t.Errorf("remove one of two real servers at an address: %v, want a refusal", err)
+	}
+	for _, other := range []string{"10.0.0.2:1", "10.0.0.4", "10.0.0.4:80"} {
+		if r := w.do(api.RemoveReal, "web", other); r.Changed || len(r.Notes) != 1 {
+			t.Errorf("remove %s: %+v, want nothing to do", other, r)
+		}
+	}
+	r, err := w.ChangeReal(api.RealRequest{Service: "web", Real: fmt.Sprintf("10.0.0.2:%d", port), Do: api.RemoveReal,
+		Now: true})
+	if err != nil || !r.Changed {
+		t.Errorf("remove 10.0.0.2:%d: %+v, %v", port, r, err)
+	}
+	w.stands("web", "10.0.0.3:8080 up, 10.0.0.3:8081 up")
 }

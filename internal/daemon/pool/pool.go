@@ -225,6 +225,18 @@ func (m Member) Text() string {
 	return model.RealServer{Address: m.At.Addr(), Port: m.At.Port()}.String()
 }
 
+// Answers reports whether the text is the member's address without its port, or with the
+// port at which it gets packets of the service: a member without a port of its own gets
+// them at the service's port, if the service has only one.
+func (p *Pool) Answers(m Member, text string) bool {
+	if m.At.Addr().String() == text {
+		return true
+	}
+	at, err := netip.ParseAddrPort(text)
+	return err == nil && m.At.Port() == 0 && at.Addr() == m.At.Addr() && len(p.Spec.Ports) == 1 &&
+		p.Spec.Ports[0] == model.Port(at.Port())
+}
+
 // Without returns the pool without a member.
 func (p *Pool) Without(at netip.AddrPort) *Pool {
 	next := *p

@@ -172,3 +172,19 @@ func fuzz(f *testing.F, seed string, read func([]byte) importer.Imported) {
 		}
 	})
 }
+
+// TestCombinedOptions: several short options in one word mean the same as single ones.
+func TestCombinedOptions(t *testing.T) {
+	want := text(t, importer.IPVSAdm([]byte("-A -t 192.0.2.1:80 -s wrr -p 60\n-a -t 192.0.2.1:80 -r 10.0.0.2:80 -m -w 3\n")))
+	for _, lines := range []string{
+		"-At 192.0.2.1:80 -s wrr -p 60\n-at 192.0.2.1:80 -r 10.0.0.2:80 -mw 3\n",
+		"ipvsadm -At192.0.2.1:80 -swrr -p60\nipvsadm -amt 192.0.2.1:80 -r10.0.0.2:80 -w3\n",
+	} {
+		if diff := cmp.Diff(want, text(t, importer.IPVSAdm([]byte(lines)))); diff != "" {
+			t.Errorf("%s(-want +got):\n%s", lines, diff)
+		}
+	}
+	if got := text(t, importer.IPVSAdm([]byte("-AZt 192.0.2.1:80\n"))); !strings.Contains(got, "-AZt 192.0.2.1:80") {
+		t.Errorf("an unknown option in a word: %s", got)
+	}
+}

@@ -52,7 +52,7 @@ func IPVSAdm(text []byte) Imported {
 	lines := map[string]int{}
 	servers := map[string]int{} // lines of real servers, by service
 	for n, line := range linesOf(text) {
-		words := typed(strings.Fields(line))
+		words := separate(typed(strings.Fields(line)))
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
@@ -99,6 +99,36 @@ func typed(words []string) []string {
 		words = words[1:]
 	}
 	return words
+}
+
+// separate splits words with several short options, as in -At. An option with a value ends
+// the word, which may contain the value: -w3.
+func separate(words []string) []string {
+	var all []string
+	for _, word := range words {
+		all = append(all, shortOptions(word)...)
+	}
+	return all
+}
+
+// shortOptions returns the short options of a word, or the word if it has none or has one that
+// is unknown.
+func shortOptions(word string) []string {
+	if len(word) < 3 || word[0] != '-' || word[1] == '-' {
+		return []string{word}
+	}
+	var all []string
+	for i := 1; i < len(word); i++ {
+		switch option := "-" + word[i:i+1]; {
+		case slices.Contains(valued, option) || option == "-p":
+			return append(all, "-"+word[i:])
+		case slices.Contains(plain, option) || long[option] != "":
+			all = append(all, option)
+		default:
+			return []string{word}
+		}
+	}
+	return all
 }
 
 // rule parses the words of a line, and reports those that it does not know.

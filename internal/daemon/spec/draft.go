@@ -41,7 +41,8 @@ type Draft struct {
 	overlaps func(model.Desired, model.Network) error
 	mistakes api.Mistakes
 	// wrong are networks with mistakes. Their attachments are not checked.
-	wrong map[string]bool
+	wrong     map[string]bool
+	unchanged []unchanged
 }
 
 // Declared are the objects of a Spec, by name.
@@ -87,6 +88,7 @@ func (t *Draft) Desired() (model.Desired, error) {
 	if len(t.mistakes) > 0 {
 		return t.before, &api.Fault{Code: api.Invalid, Err: t.mistakes}
 	}
+	t.noteUnchangedObjects()
 	return t.desired, nil
 }
 
@@ -166,12 +168,6 @@ func (t *Draft) tryNetwork(n model.Network) error {
 	}
 	w.Networks[j] = n
 	return nil
-}
-
-// noteUnchanged notes that an object of another origin is as declared.
-func (t *Draft) noteUnchanged(kind, name string, by model.Origin) {
-	t.Notes = append(t.Notes, fmt.Sprintf(
-		"%s %s is as declared, and the files do not take it over: %s", kind, name, createdBy(by)))
 }
 
 // pruneNetworks removes the networks that the set no longer declares.

@@ -9,17 +9,30 @@ import (
 
 // createdBy says who created an object.
 func createdBy(by model.Origin) string {
+	if by == model.FromCluster {
+		return "it belongs to the cluster"
+	}
+	return creator(by) + " it"
+}
+
+// createdAllBy is createdBy for several objects.
+func createdAllBy(by model.Origin) string {
+	if by == model.FromCluster {
+		return "they belong to the cluster"
+	}
+	return creator(by) + " them"
+}
+
+func creator(by model.Origin) string {
 	switch {
 	case by == model.FromCommand:
-		return "a command created it"
-	case by == model.FromCluster:
-		return "it belongs to the cluster"
+		return "a command created"
 	case by.Set() != "":
-		return fmt.Sprintf("the files of set %s declare it", by.Set())
+		return fmt.Sprintf("the files of set %s declare", by.Set())
 	case by.IsFile():
-		return "files without a set name declare it"
+		return "files without a set name declare"
 	}
-	return fmt.Sprintf("%s created it", by)
+	return fmt.Sprintf("%s created", by)
 }
 
 // DiffersFromFile returns the mistake of declaring an object of another origin with

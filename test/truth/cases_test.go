@@ -376,6 +376,37 @@ iptables-legacy -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j AC
 iptables-nft -A INPUT -m conntrack --ctstate SNAT -j DROP
 iptables-nft -A FORWARD -m conntrack --ctstate SNAT -j DROP`, flows: []string{"a to c:80", "a to host:80", "c to a:80"},
 		judged: all(truth.Right, "a to c:80", "a to host:80", "c to a:80")},
+	{name: "a neighbour that is known from its own request", script: `sysctl -qw net.ipv4.conf.all.arp_ignore=8`,
+		flows: []string{"host to c:80", "host to a:80"}, judged: all(truth.Right, "host to c:80", "host to a:80")},
+	{name: "states before connection tracking", script: `nft -f - <<E
+table inet t { chain pre { type filter hook prerouting priority -300; ip saddr 10.77.0.2 ct state new drop; ip saddr 10.77.0.3 ct state invalid drop; } }
+E
+iptables-nft -t raw -A PREROUTING -s 10.78.0.2 -m conntrack --ctstate NEW -j DROP`,
+		flows: both("a to host:80", "b to host:80", "c to host:80"), judged: all(truth.Right, "a to host:80", "b to host:80",
+			"c to host:80", "a to host:80/udp", "b to host:80/udp", "c to host:80/udp")},
+	{name: "NAT of the other family", script: `nft -f - <<E
+table inet n { chain pre { type nat hook prerouting priority -100; tcp dport 8080 dnat ip to 10.77.0.2:80; tcp dport 8080 dnat ip6 to [fd77::3]:80; } }
+E`, flows: []string{"lan to host:8080", "lan6 to host6:8080"}, judged: all(truth.Right, "lan to host:8080", "lan6 to host6:8080")},
+	{name: "a bridge's postrouting has no input port", script: `nft -f - <<E
+table bridge t { chain post { type filter hook postrouting priority 0; iifname "pa" drop; oifname "pb" ip saddr 10.78.0.2 drop; } }
+E`, flows: []string{"a to b:80", "c to b:80", "c to a:80"}, judged: all(truth.Right, "a to b:80", "c to b:80", "c to a:80")},
+	{name: "marks of Neighbor Discovery", script: `nft -f - <<E
+table inet m { chain p { type filter hook prerouting priority -150; iifname "vc" meta mark set 3; }
+chain i { type filter hook input priority 0; meta mark 3 drop; } }
+E`, flows: []string{"a6 to c6:80", "host6 to c6:80", "a6 to b6:80"}, judged: all(truth.Right, "a6 to c6:80", "host6 to c6:80",
+		"a6 to b6:80")},
+	{name: "policy routing by the source that the route chooses", script: `b ip rule add from 10.77.0.3 table 100
+b ip route add blackhole default table 100`, flows: both("b to host:80", "b to a:80", "a to b:80"),
+		judged: all(truth.Right, "b to host:80", "b to host:80/udp", "a to b:80")},
+	{name: "Neighbor Discovery in the firewall of bridged packets", script: `nft -f - <<E
+table inet r { chain i { type filter hook forward priority 0; ct state untracked drop; } }
+E`, flows: []string{"b6 to a6:81", "b6 to a6:80", "b to a:80", "b6 to c6:80"}, judged: all(truth.Right, "b6 to a6:81",
+		"b6 to a6:80", "b to a:80", "b6 to c6:80")},
+	{name: "connection tracking of one direction", script: `nft -f - <<E
+table inet r { chain c { type filter hook output priority -300; meta protocol ip notrack; }
+chain i { type filter hook input priority 0; ct state new drop; } }
+E`, flows: []string{"host to a:80", "host6 to a6:80"}, judged: map[string]truth.Judgement{"host to a:80": truth.Unknown,
+		"host6 to a6:80": truth.Right}},
 	{name: "an answer that does not come from the dialled address", script: `sysctl -qw net.bridge.bridge-nf-call-iptables=0
 nft -f - <<E
 table ip n { chain pre { type nat hook prerouting priority -100; ip daddr 10.77.0.1 dnat to 10.77.0.3; } }

@@ -132,7 +132,10 @@ func (k *walker) switched(netns string, b, in, port rtnl.NetLink, c crossing, p 
 			return
 		}
 	}
-	c = c.with(first, stage{netns: netns, bridge: b.Name, hook: "postrouting", in: in.Name, out: port.Name},
+	if in.Name != "" && k.wire.callsFilter(netns, b, p) {
+		c = c.with(stage{netns: netns, bridge: b.Name, hook: bridgedIP})
+	}
+	c = c.with(first, stage{netns: netns, bridge: b.Name, hook: "postrouting", out: port.Name},
 		stage{netns: netns, hook: "egress", link: port.Name}, stage{netns: end.Netns, hook: "ingress", link: end.Name})
 	if !k.wire.land(c, end, &p) {
 		return

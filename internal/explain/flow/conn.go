@@ -84,13 +84,33 @@ func (n *netfilter) retranslate(netns, hook string, p packet) packet {
 	return p
 }
 
+// dataReturns marks the verdict as uncertain if connection tracking ignored the request of
+// a TCP connection, and the server's data may be lost: it begins a connection for data,
+// but not for the answer to the request.
+func (k *walker) dataReturns(netns string, p packet) {
+	ignored := false
+	for _, c := range k.netfilter.conns {
+		ignored = ignored || c.noTrack && !c.answerNoTrack
+	}
+	if !ignored || k.proto != model.TCP || k.refusal {
+		return
+	}
+	data := newWalker(k.world, k.proto, k.client)
+	data.home, data.outside, data.reply, data.established = k.home, k.outside, true, true
+	data.netfilter.conns, data.dialled, data.wire.learned = k.netfilter.conns, k.dialled, k.wire.learned
+	data.send(netns, packet{src: p.dst, dst: p.src, bound: p.bound})
+	if !k.fail(data.err) && (data.out.Outcome != Delivered || data.out.Uncertain) {
+		k.doubt("connection tracking ignored the request, and begins a connection with the server's data: %s", data.out.Verdict)
+	}
+}
+
 // answerLost follows the answer back to where the flow began, and reports whether
 // it is lost. If it is, answerLost ends the walk. It does not follow answers
 // beyond Fairlead's eBPF programs, virtual services or another machine.
 func (k *walker) answerLost(netns string, p packet) bool {
 	back := newWalker(k.world, k.proto, k.client)
 	back.home, back.outside, back.reply, back.translated = k.home, k.outside, true, k.translated
-	back.refusal = k.refusal
+	back.refusal, back.wire.learned = k.refusal, k.wire.learned
 	back.netfilter.conns, back.dialled = k.netfilter.conns, k.dialled
 	back.send(netns, packet{src: p.dst, dst: p.src, bound: p.bound})
 	if back.err != nil {
@@ -106,6 +126,7 @@ func (k *walker) answerLost(netns string, p packet) bool {
 	}
 	k.out.Uncertain = k.out.Uncertain || back.out.Uncertain
 	if back.out.Outcome == Delivered {
+		k.dataReturns(netns, p)
 		return false
 	}
 	h := Hop{Kind: Answer, Where: k.name(netns), What: "the answer is lost: " + back.out.Verdict,

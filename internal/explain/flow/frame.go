@@ -19,6 +19,14 @@ type wire struct {
 	router    *router
 	netfilter *netfilter
 	proto     model.Proto
+	// learned are the hardware addresses that ends learn from requests on the path.
+	learned map[neighbour]net.HardwareAddr
+}
+
+// neighbour is an address on a link of a namespace.
+type neighbour struct {
+	netns, link string
+	addr        netip.Addr
 }
 
 // target is the interface that a frame is for: the one with the next hop's
@@ -43,6 +51,8 @@ func (w *wire) begin(netns string, l rtnl.NetLink, next netip.Addr) crossing {
 		stages: []stage{{netns: netns, hook: "egress", link: l.Name}}}
 	if e, ok := w.entry(netns, l.Name, next); ok && e.Permanent {
 		c.to.mac = e.MAC
+	} else if mac, ok := w.learned[neighbour{netns, l.Name, next}]; ok {
+		c.to.mac = mac
 	}
 	return c
 }
@@ -135,7 +145,12 @@ func (w *wire) resolved(c crossing, end End, p packet) bool {
 		ask.To = netip.AddrPortFrom(solicitedNode(c.to.addr), 0)
 	}
 	sender := End{c.netns, c.from}
-	return w.asks(sender, end, ask, c.stages, p) && w.asks(end, sender, answer, reversed(c.stages), p)
+	if !w.asks(sender, end, ask, c.stages, p) || !w.asks(end, sender, answer, reversed(c.stages), p) {
+		return false
+	}
+	w.learned[neighbour{end.Netns, end.Name, ask.From.Addr()}] = ask.HardFrom
+	w.learned[neighbour{c.netns, c.from.Name, c.to.addr}] = answer.HardFrom
+	return true
 }
 
 // solicitation returns the message that asks for the end's hardware address.
@@ -173,19 +188,19 @@ func solicitedNode(a netip.Addr) netip.Addr {
 // asks follows a message of address resolution from one end to the other, and
 // reports whether it arrives.
 func (w *wire) asks(from, to End, ask rules.Packet, stages []stage, p packet) bool {
-	out, in := ask, ask
-	out.Out, in.In = from.Name, to.Name
-	if !w.netfilter.allows(from.Netns, "output", out, p) ||
-		ask.To.Addr().Is6() && !w.netfilter.allows(from.Netns, "postrouting", out, p) {
+	ask.Out = from.Name
+	ask, ok := w.netfilter.allows(from.Netns, sent, ask, p)
+	if !ok {
 		return false
 	}
-	for _, s := range stages {
-		if _, ok := w.netfilter.stagePasses(s, ask, p); !ok {
-			return false
-		}
+	if ask, ok = w.netfilter.crosses(from.Netns, stages, ask, p); !ok {
+		return false
 	}
-	if ask.To.Addr().Is6() && !w.netfilter.allows(to.Netns, "prerouting", in, p) ||
-		!w.netfilter.allows(to.Netns, "input", in, p) {
+	ask.In, ask.Out = to.Name, ""
+	if len(stages) == 0 || stages[len(stages)-1].netns != to.Netns {
+		ask.Mark = rules.Bits{}
+	}
+	if _, ok = w.netfilter.allows(to.Netns, received, ask, p); !ok {
 		return false
 	}
 	if ask.Neighbour == rules.Solicitation && ask.To.Addr().Is4() && ask.From.Addr().IsValid() {

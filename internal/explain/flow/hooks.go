@@ -48,8 +48,8 @@ func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
 		NoTrack: *c.untracked(n.reply), Reply: n.reply, Refusal: n.refusal,
 		Established: n.established}
 	if n.orphaned(netns) { // only a datagram begins a connection of its own
-		found.Invalid = n.proto == model.TCP || n.refusal
-		found.Reply = found.Invalid
+		found.Invalid = n.proto == model.TCP && !n.established || n.refusal
+		found.Reply, found.Established = found.Invalid, false
 		found.Translated, found.SourceTranslated = false, false
 	}
 	found.Invalid = found.Invalid || n.established && c.answerNoTrack && !c.noTrack // no answer was seen

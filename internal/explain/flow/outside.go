@@ -59,14 +59,18 @@ func (w *wire) answersOutside(e End, to netip.Addr, p packet) bool {
 	if to.Is6() {
 		ask.To = netip.AddrPortFrom(solicitedNode(to), 0)
 	}
-	in, out := ask, answer
-	in.In, out.Out = e.Name, e.Name
-	_, ok := w.netfilter.stagePasses(stage{hook: "ingress", link: e.Name}, ask, p)
-	ok = ok && (to.Is4() || w.netfilter.allows("", "prerouting", in, p)) && w.netfilter.allows("", "input", in, p) &&
-		(to.Is6() || w.acceptsARP(e, ask, p)) && w.netfilter.allows("", "output", out, p) &&
-		(to.Is4() || w.netfilter.allows("", "postrouting", out, p))
+	here := []stage{{hook: "ingress", link: e.Name}}
+	ask, ok := w.netfilter.crosses("", here, ask, p)
+	ask.In, answer.Out = e.Name, e.Name
 	if ok {
-		_, ok = w.netfilter.stagePasses(stage{hook: "egress", link: e.Name}, answer, p)
+		_, ok = w.netfilter.allows("", received, ask, p)
+	}
+	ok = ok && (to.Is6() || w.acceptsARP(e, ask, p))
+	if ok {
+		answer, ok = w.netfilter.allows("", sent, answer, p)
+	}
+	if ok {
+		_, ok = w.netfilter.crosses("", reversed(here), answer, p)
 	}
 	return ok
 }

@@ -16,12 +16,41 @@ type stage struct {
 	bridge, in, out string
 }
 
-// allows reports whether the rules of a hook accept a message of address
-// resolution, and ends the walk if they do not.
-func (n *netfilter) allows(netns, hook string, ask rules.Packet, p packet) bool {
+// allows follows a message of address resolution through hooks. It returns the message
+// with the marks that rules set, and reports whether the rules accept it. It ends the walk
+// if they do not. ARP does not pass the hooks before and after routing.
+func (n *netfilter) allows(netns string, hooks []string, ask rules.Packet, p packet) (rules.Packet, bool) {
 	rs, ok := n.rules(netns)
-	return ok && n.judged(rs.Filter(hook, ask), netns, firstOf(ask.In, ask.Out), hook, ask, p)
+	for _, hook := range hooks {
+		if ask.To.Addr().Is4() && (hook == "prerouting" || hook == "postrouting") {
+			continue
+		}
+		v := rs.Filter(hook, ask)
+		if ok = ok && n.judged(v, netns, firstOf(ask.In, ask.Out), hook, ask, p); !ok {
+			return ask, false
+		}
+		ask = v.Packet
+	}
+	return ask, ok
 }
+
+// crosses follows a message of address resolution through stages.
+func (n *netfilter) crosses(netns string, stages []stage, ask rules.Packet, p packet) (rules.Packet, bool) {
+	for _, s := range stages {
+		if s.netns != netns { // the kernel clears the mark
+			netns, ask.Mark = s.netns, rules.Bits{}
+		}
+		after, ok := n.stagePasses(s, ask, p)
+		if !ok {
+			return ask, false
+		}
+		ask.Mark = after.Mark
+	}
+	return ask, true
+}
+
+// sent and received are the hooks that a packet of a namespace's own passes.
+var sent, received = []string{"output", "postrouting"}, []string{"prerouting", "input"}
 
 // judged records the verdict for a frame, and reports whether the frame passes.
 func (n *netfilter) judged(v rules.Verdict, netns, link, hook string, frame rules.Packet, p packet) bool {
@@ -54,6 +83,9 @@ func (n *netfilter) stagePasses(s stage, frame rules.Packet, p packet) (rules.Pa
 	if !ok {
 		return frame, false
 	}
+	if s.hook == bridgedIP {
+		return n.discovers(s, frame, p)
+	}
 	if s.bridge != "" {
 		frame.In, frame.Out = s.in, s.out
 		v := rs.Frame(s.hook, frame)
@@ -75,11 +107,32 @@ func (n *netfilter) stagePasses(s stage, frame rules.Packet, p packet) (rules.Pa
 	return v.Packet, n.judged(v, s.netns, s.link, s.hook, frame, p)
 }
 
+// bridgedIP stands for the IP hooks that a bridge calls for the packets that it forwards.
+const bridgedIP = "bridged"
+
+// discovers follows a message of Neighbor Discovery through the IP hooks that a bridge calls.
+// Other packets pass them in bridgeFilter.
+func (n *netfilter) discovers(s stage, frame rules.Packet, p packet) (rules.Packet, bool) {
+	if frame.Neighbour == rules.NoNeighbour || frame.To.Addr().Is4() {
+		return frame, true
+	}
+	for _, at := range []struct{ hook, in, out string }{{"prerouting", s.bridge, ""}, {"forward", s.bridge, s.bridge},
+		{"postrouting", "", s.bridge}} {
+		frame.In, frame.Out = at.in, at.out
+		after, ok := n.allows(s.netns, []string{at.hook}, frame, p)
+		if !ok {
+			return frame, false
+		}
+		frame.Mark = after.Mark
+	}
+	return frame, true
+}
+
 // reversed returns the stages that the answer passes.
 func reversed(stages []stage) []stage {
 	var back []stage
 	swap := map[string]string{"ingress": "egress", "egress": "ingress", "input": "output", "output": "input",
-		"prerouting": "postrouting", "postrouting": "prerouting", "forward": "forward"}
+		"prerouting": "postrouting", "postrouting": "prerouting", "forward": "forward", bridgedIP: bridgedIP}
 	for _, s := range slices.Backward(stages) {
 		s.hook, s.in, s.out = swap[s.hook], s.out, s.in
 		back = append(back, s)

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -68,7 +69,7 @@ func (k *walker) continues() bool {
 func (k *walker) dataLost(e ends, port uint16) {
 	next := newWalker(k.world, k.proto, k.client)
 	next.home, next.outside, next.established = k.home, k.outside, true
-	next.netfilter.conns = k.netfilter.conns
+	next.netfilter.conns, next.wire.learned = k.netfilter.conns, k.wire.learned
 	next.follow(e, port)
 	if k.fail(next.err) {
 		return
@@ -138,7 +139,7 @@ func newWalker(w World, proto model.Proto, from client) *walker {
 	k.netfilter = &netfilter{report: r, filters: w.Filters, links: w.Links, routes: w.Routes,
 		balancer: k.balancer, promises: k.promises, proto: proto, conns: map[string]*conn{}}
 	k.wire = &wire{report: r, links: w.Links, settings: w.Settings, router: k.router, netfilter: k.netfilter,
-		proto: proto}
+		proto: proto, learned: map[neighbour]net.HardwareAddr{}}
 	k.dataPath = &dataPath{report: r, programs: w.Programs, links: w.Links,
 		balancer: k.balancer, promises: k.promises, proto: proto}
 	return k
@@ -163,6 +164,10 @@ func (k *walker) send(netns string, p packet) {
 	}
 	if !p.src.IsValid() {
 		p.src = netip.AddrPortFrom(r.Src, p.src.Port())
+		// connect() looks up the IPv4 route again with the source (ip_route_connect).
+		if r, ok = k.routeFrom(netns, r, p); !ok {
+			return
+		}
 	}
 	if p, r, ok = k.output(netns, r, p); !ok {
 		return
@@ -176,6 +181,14 @@ func (k *walker) send(netns string, p packet) {
 		return
 	}
 	k.leave(netns, "", r, p)
+}
+
+// routeFrom returns the route of a packet whose source the first route has chosen.
+func (k *walker) routeFrom(netns string, first rtnl.RouteFound, p packet) (rtnl.RouteFound, bool) {
+	if !p.src.Addr().Is4() || first.Type == unix.RTN_LOCAL {
+		return first, true
+	}
+	return k.router.route(netns, "", p)
 }
 
 // output follows a packet through the hook output. It looks up the route again if

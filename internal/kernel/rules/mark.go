@@ -65,7 +65,7 @@ func (p *Packet) assign(all []Assign, certain bool) {
 		mark := &p.Mark
 		if a.To == CtMark {
 			mark = &p.CtMark
-			if p.NoTrack {
+			if p.untracked() {
 				continue // there is no connection and so no connection mark
 			}
 		}

@@ -221,7 +221,9 @@ type follower struct {
 // have changed the packet in a way that is not followed.
 func (rs Ruleset) followChain(c Chain, p Packet) (v Verdict, lost bool) {
 	f := follower{Ruleset: rs, packet: p}
+	f.packet.Invalid = p.Invalid || c.beforeConntrack(p)
 	f.walk(c, 0, true)
+	f.packet.Invalid = p.Invalid
 	policy := f.final.Table == ""
 	if policy {
 		f.final = Step{Table: c.Table, Chain: c.Name, Certain: true, Rule: Rule{Action: Accept}}
@@ -238,6 +240,24 @@ func (rs Ruleset) followChain(c Chain, p Packet) (v Verdict, lost bool) {
 	}
 	v.Certain = len(v.Doubts) == 0
 	return v, len(f.unknown) > 0
+}
+
+// conntrackPriority is the priority of connection tracking (linux/netfilter_ipv4.h:
+// NF_IP_PRI_CONNTRACK).
+const conntrackPriority = -200
+
+// beforeConntrack reports whether a packet gets to the chain before connection tracking:
+// its state is invalid there. A packet over loopback keeps its connection.
+func (c Chain) beforeConntrack(p Packet) bool {
+	switch c.Hook {
+	case "ingress":
+		return true
+	case "prerouting":
+		return c.Priority < conntrackPriority && p.In != "lo"
+	case "output":
+		return c.Priority < conntrackPriority
+	}
+	return false
 }
 
 // sameEnd reports whether both rules do the same with a packet.

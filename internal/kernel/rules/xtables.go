@@ -203,7 +203,7 @@ func (d *decoder) target(e *expr.Target) {
 		d.natRange(info.NatRange)
 	case *xt.NatIPv4MultiRangeCompat:
 		for _, r := range *info {
-			d.natRange(xt.NatRange{Flags: r.Flags, MinIP: r.MinIP, MaxIP: r.MaxIP, MinPort: r.MinPort, MaxPort: r.MaxPort})
+			d.natRange(xt.NatRange(r))
 		}
 	}
 }

@@ -12,17 +12,22 @@ func (g *generator) frames() {
 		g.tables++
 		name := fmt.Sprintf("arp t%d", g.tables)
 		prefix := g.in()
-		g.add(prefix+"nft add table "+name, fmt.Sprintf("%snft 'add chain %s c { type filter hook %s priority 0; }'", prefix,
+		g.add(prefix+"nft add table "+name, fmt.Sprintf("%snft 'add chain %s c { type filter hook %s priority 0; }'",
+			prefix,
 			name, hook), prefix+"nft 'add rule "+name+" c "+one(g, []string{"arp saddr ip <v4>", "arp daddr ip <v4>",
-			"arp operation request", "arp operation reply", "iifname <link>"})+" "+one(g, []string{"drop", "accept"})+"'")
+			"arp operation request", "arp operation reply", "iifname <link>"})+" "+one(g, []string{"drop",
+			"accept"})+"'")
 		return
 	}
 	hook := one(g, []string{"prerouting", "input", "forward", "output", "postrouting"})
 	g.table("", "bridge", hook, "type filter hook "+hook+" priority 0", "accept")
 	name := fmt.Sprintf("bridge t%d", g.tables)
-	g.add(fmt.Sprintf("nft 'add rule %s c %s %s'", name, one(g, []string{"iifname <frame>", "oifname <frame>", "ether type arp",
-		"ether type ip", "ether type ip6 ip6 daddr <v6>", "iifname <frame> ip daddr <v4>", "ether type ip ip saddr <v4>",
-		"meta protocol ip tcp dport <port>", "ip saddr <v4> ip daddr <v4>"}), one(g, []string{"drop", "drop", "accept"})))
+	g.add(fmt.Sprintf("nft 'add rule %s c %s %s'", name, one(g, []string{"iifname <frame>", "oifname <frame>",
+		"ether type arp",
+		"ether type ip", "ether type ip6 ip6 daddr <v6>", "iifname <frame> ip daddr <v4>",
+		"ether type ip ip saddr <v4>",
+		"meta protocol ip tcp dport <port>", "ip saddr <v4> ip daddr <v4>"}), one(g, []string{"drop", "drop",
+		"accept"})))
 }
 
 // linkHooks adds rules at links.
@@ -41,14 +46,18 @@ func (g *generator) linkHooks() {
 
 // iptablesMatches are those that `fairlead explain` follows, oddMatches the others.
 var (
-	iptablesMatches = []string{"-p tcp --dport <port>", "-p udp --dport <port>", "-p tcp -m multiport --dports 22,<port>",
+	iptablesMatches = []string{"-p tcp --dport <port>", "-p udp --dport <port>",
+		"-p tcp -m multiport --dports 22,<port>",
 		"-s <v4>", "-d <v4>", "! -s <v4>", "-s <net4>", "! -d <net4>", "-i <link>", "! -i <link>", "-i v+",
 		"-m conntrack --ctstate NEW", "-m conntrack --ctstate RELATED,ESTABLISHED",
-		"-m conntrack --ctstate NEW,DNAT", "-m conntrack --ctstate RELATED,ESTABLISHED,DNAT", "-m conntrack ! --ctstate DNAT",
+		"-m conntrack --ctstate NEW,DNAT", "-m conntrack --ctstate RELATED,ESTABLISHED,DNAT",
+		"-m conntrack ! --ctstate DNAT",
 		"-m conntrack --ctstate INVALID", "-m conntrack --ctstate UNTRACKED", "-m conntrack --ctstate SNAT,DNAT",
-		"-m conntrack ! --ctstate NEW,SNAT", "-m state --state NEW", "-m mark --mark <mark>", "-m mark ! --mark <mark>/0xf",
+		"-m conntrack ! --ctstate NEW,SNAT", "-m state --state NEW", "-m mark --mark <mark>",
+		"-m mark ! --mark <mark>/0xf",
 		"-m connmark --mark <mark>", "-m addrtype --dst-type LOCAL", "-m addrtype ! --dst-type LOCAL",
-		"-p tcp --syn", "-p tcp ! --syn", "-p tcp --tcp-flags SYN,ACK SYN", "-p tcp --sport 1024:", "-m comment --comment x",
+		"-p tcp --syn", "-p tcp ! --syn", "-p tcp --tcp-flags SYN,ACK SYN", "-p tcp --sport 1024:",
+		"-m comment --comment x",
 		"-p tcp -m tcp --dport <range>", "-p udp --sport 1:1023", "-p tcp -s <v4> -d <v4> --dport <port>"}
 	oddMatches = []string{"-m ttl --ttl-lt 64", "-m ttl --ttl-eq 64", "-m limit --limit 1/hour --limit-burst 1",
 		"-m length --length 0:100", "-m owner --uid-owner 0", "-m owner --socket-exists", "-m conntrack --ctdir REPLY",
@@ -58,11 +67,14 @@ var (
 		"-m statistic --mode nth --every 2", "-m u32 --u32 6&0xFF=6", "-m physdev --physdev-is-bridged",
 		"-m physdev --physdev-in pa", "-m pkttype --pkt-type host", "-m iprange --src-range 10.77.0.2-10.77.0.9", "-f",
 		"-m connlimit --connlimit-above 100", "-m tos --tos 0", "-m dscp --dscp 0", "-m cpu --cpu 0",
-		"-m string --algo bm --string x", "-m time --datestart 2020-01-01", "-m quota --quota 100000", "-m realm --realm 1",
+		"-m string --algo bm --string x", "-m time --datestart 2020-01-01", "-m quota --quota 100000",
+		"-m realm --realm 1",
 		"-m rpfilter --invert", "-m socket", "-m connbytes --connbytes 1 --connbytes-dir both --connbytes-mode packets",
-		"-m addrtype --src-type UNICAST", "-m addrtype --dst-type LOCAL --limit-iface-in", "-m bpf --bytecode 1,6\\ 0\\ 0\\ 1",
+		"-m addrtype --src-type UNICAST", "-m addrtype --dst-type LOCAL --limit-iface-in",
+		"-m bpf --bytecode 1,6\\ 0\\ 0\\ 1",
 		"-m hashlimit --hashlimit-upto 1/hour --hashlimit-burst 1 --hashlimit-mode srcip --hashlimit-name h",
-		"-p tcp -m tcpmss --mss 1:9000", "-p tcp -m tcp --tcp-option 2", "-m devgroup --src-group 0", "-m policy --dir in --pol none"}
+		"-p tcp -m tcpmss --mss 1:9000", "-p tcp -m tcp --tcp-option 2", "-m devgroup --src-group 0",
+		"-m policy --dir in --pol none"}
 )
 
 // iptablesRule returns the matches and the target of a rule.
@@ -103,22 +115,27 @@ func (g *generator) iptables() {
 		g.ports = append(g.ports, "8080")
 		for _, chain := range []string{"PREROUTING", "OUTPUT"} {
 			g.add(program + " -t nat -A " + chain + " -p " + one(g, []string{"tcp", "tcp", "udp"}) + " --dport 8080 " +
-				one(g, []string{"", "-d <v4>", "-m addrtype --dst-type LOCAL"}) + " -j " + one(g, []string{"DNAT --to-destination <box4>:80",
-				"DNAT --to-destination <box4>:80", "REDIRECT --to-ports 80", "DNAT --to-destination 10.77.0.2-10.77.0.3:80",
-				"DNAT --to-destination <box4>:8080-8081", "DNAT --to-destination 10.77.0.99:80"}))
+				one(g, []string{"", "-d <v4>", "-m addrtype --dst-type LOCAL"}) + " -j " + one(g,
+				[]string{"DNAT --to-destination <box4>:80",
+					"DNAT --to-destination <box4>:80", "REDIRECT --to-ports 80",
+					"DNAT --to-destination 10.77.0.2-10.77.0.3:80",
+					"DNAT --to-destination <box4>:8080-8081", "DNAT --to-destination 10.77.0.99:80"}))
 		}
 		g.add(program + " -t nat -A POSTROUTING " + one(g, []string{"-o <link>", "-d <box4>", "-s <net4>",
 			"-m conntrack --ctstate DNAT"}) + " -j MASQUERADE")
 	case 3:
 		table := "raw"
-		g.add(program + " -t " + table + " -A " + one(g, []string{"PREROUTING", "OUTPUT"}) + " " + one(g, iptablesMatches) + " -j " +
+		g.add(program + " -t " + table + " -A " + one(g, []string{"PREROUTING", "OUTPUT"}) + " " + one(g,
+			iptablesMatches) + " -j " +
 			one(g, []string{"NOTRACK", "CT --notrack"}))
 		rule("filter", one(g, chains), one(g, []string{"DROP", "ACCEPT"}))
-		g.add(program + " -A " + one(g, chains) + " -m conntrack --ctstate " + one(g, []string{"UNTRACKED", "INVALID", "NEW"}) + " -j DROP")
+		g.add(program + " -A " + one(g, chains) + " -m conntrack --ctstate " + one(g, []string{"UNTRACKED", "INVALID",
+			"NEW"}) + " -j DROP")
 	case 4:
 		rule("mangle", one(g, []string{"PREROUTING", "FORWARD", "OUTPUT"}), one(g, []string{"MARK --set-mark <mark>",
 			"MARK --set-xmark <mark>/0xff", "CONNMARK --set-mark <mark>", "CONNMARK --save-mark"}))
-		g.add(program + " -A " + one(g, chains) + " -m " + one(g, []string{"mark", "connmark"}) + " --mark <mark> -j DROP")
+		g.add(program + " -A " + one(g, chains) + " -m " + one(g, []string{"mark", "connmark"}) +
+			" --mark <mark> -j DROP")
 	}
 }
 
@@ -132,7 +149,8 @@ func (g *generator) routes() {
 		"ip rule add iif <link> unreachable", "ip rule add from <net4> table 100", "ip addr add <v4>/32 dev lo",
 		"ip -6 route del default"}))
 	if g.IntN(2) == 0 {
-		g.add(prefix + "ip route add " + one(g, []string{"default via 10.77.0.1", "<v4> dev eth0", "blackhole default"}) + " table 100")
+		g.add(prefix + "ip route add " + one(g, []string{"default via 10.77.0.1", "<v4> dev eth0",
+			"blackhole default"}) + " table 100")
 	}
 }
 
@@ -175,8 +193,10 @@ func (g *generator) settings() {
 	if prefix != "" {
 		link = one(g, []string{"eth0", "all"})
 	}
-	g.add(prefix + "sysctl -qw net.ipv4.conf." + link + "." + one(g, []string{"rp_filter=1", "rp_filter=1", "rp_filter=2",
-		"forwarding=0", "arp_ignore=1", "arp_ignore=2", "arp_ignore=8", "accept_local=1", "route_localnet=1", "proxy_arp=1",
+	g.add(prefix + "sysctl -qw net.ipv4.conf." + link + "." + one(g, []string{"rp_filter=1", "rp_filter=1",
+		"rp_filter=2",
+		"forwarding=0", "arp_ignore=1", "arp_ignore=2", "arp_ignore=8", "accept_local=1", "route_localnet=1",
+		"proxy_arp=1",
 		"arp_ignore=3"}))
 	if g.IntN(4) == 0 {
 		g.add(one(g, []string{"sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv6.conf.all.forwarding=0",
@@ -209,7 +229,8 @@ func (g *generator) neighbours() {
 		"a ip neigh replace fd77::1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent",
 		"ip neigh replace 198.18.0.7 lladdr \"$(mac lan ip -o link show eth0)\" dev eth0 nud permanent",
 		"c ip neigh replace 10.78.0.1 lladdr \"$(mac ip -o link show vc)\" dev eth0 nud permanent",
-		"ip neigh replace 10.77.0.2 dev br0 nud failed", "ip neigh replace 10.77.0.2 lladdr 02:00:00:00:00:99 dev br0 nud stale",
+		"ip neigh replace 10.77.0.2 dev br0 nud failed",
+		"ip neigh replace 10.77.0.2 lladdr 02:00:00:00:00:99 dev br0 nud stale",
 		"a ip link set eth0 arp off", "c ip link set eth0 arp off"}))
 }
 
@@ -223,7 +244,8 @@ func (g *generator) sockets() {
 		if place != "host" {
 			link = one(g, []string{"eth0", "lo"})
 		}
-		at := one(g, []string{"0.0.0.0:", "[::]:", "0.0.0.0:", "127.0.0.1:", "198.18.0.1:", "10.77.0.1:", "[fd18::1]:", "10.77.0.2:"})
+		at := one(g, []string{"0.0.0.0:", "[::]:", "0.0.0.0:", "127.0.0.1:", "198.18.0.1:", "10.77.0.1:",
+			"[fd18::1]:", "10.77.0.2:"})
 		option := one(g, []string{"", "", " dev=" + link, " dev=" + link, " full", " minttl=255", " v6only", " reuse",
 			" dev=" + link + " reuse"})
 		proto := one(g, []string{"tcp", "tcp", "udp"})
@@ -239,9 +261,11 @@ func (g *generator) sockets() {
 
 // linkChanges changes links and their addresses.
 func (g *generator) linkChanges() {
-	g.add(one(g, []string{"<place> ip link set eth0 down", "a ip link set lo down", "ip link set pa nomaster", "ip link set vc down",
+	g.add(one(g, []string{"<place> ip link set eth0 down", "a ip link set lo down", "ip link set pa nomaster",
+		"ip link set vc down",
 		"ip addr add 10.77.0.9/24 dev br0", "a ip addr add 10.77.0.8/24 dev eth0", "ip addr add <v4>/32 dev lo",
-		"ip addr del 10.77.0.1/24 dev br0; ip addr add 10.77.0.1/24 dev br0", "a ip addr flush dev eth0", "ip link set pb down",
+		"ip addr del 10.77.0.1/24 dev br0; ip addr add 10.77.0.1/24 dev br0", "a ip addr flush dev eth0",
+		"ip link set pb down",
 		"ip link add mv0 link eth0 type macvlan mode bridge", "b ip addr add 10.77.0.2/24 dev eth0",
 		"ip link set br0 down; ip link set br0 up", "ip addr add 198.18.0.3/24 dev eth0"}))
 }

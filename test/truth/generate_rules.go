@@ -13,7 +13,8 @@ var conditions = map[string][]string{
 		"meta l4proto { tcp, udp }", "meta l4proto != udp", "tcp sport 1024-65535", "tcp sport <port>",
 		"th dport <port>", "meta mark <mark>", "meta mark & 0x3 == 0x1", "meta mark != 0", "meta mark <n>-9",
 		"tcp flags syn", "tcp flags & (fin|syn|rst|ack) == syn", "tcp flags != syn", "tcp flags syn / syn,ack",
-		"tcp sport 1024-65535 tcp dport <port>", "meta protocol ip", "meta l4proto vmap { icmp : accept, igmp : drop }"},
+		"tcp sport 1024-65535 tcp dport <port>", "meta protocol ip",
+		"meta l4proto vmap { icmp : accept, igmp : drop }"},
 	"ip": {"ip saddr <v4>", "ip saddr <v4>", "ip saddr != <v4>", "ip daddr <v4>", "ip saddr <net4>",
 		"ip daddr != <net4>", "ip saddr { <v4>, 192.0.2.1 }", "ip daddr { <net4>, 192.0.2.0/24 }",
 		"ip saddr <v4> ip daddr <v4>", "ip saddr <v4> ip daddr <v4> tcp dport <port>", "ip protocol tcp",
@@ -24,9 +25,11 @@ var conditions = map[string][]string{
 		"ip6 saddr . tcp dport { <v6> . <port> }", "ip6 nexthdr tcp", "ip6 saddr <v6> ip6 daddr <v6>"},
 	"hooks": {"ct state new", "ct state established,related", "ct state { new, untracked }", "ct state invalid",
 		"ct status dnat", "ct state new ct status dnat", "ct mark <mark>", "fib daddr type local",
-		"fib daddr type != local", "fib daddr type { local, broadcast }", "ct state vmap { established : accept, invalid : drop }",
+		"fib daddr type != local", "fib daddr type { local, broadcast }",
+		"ct state vmap { established : accept, invalid : drop }",
 		"ct state untracked", "ct state != new"},
-	"in":  {"iifname <link>", "iifname != <link>", "iif <link>", "iifname { <link>, <link> }", "iifname \"v*\"", "iifname . meta l4proto { <link> . tcp, <link> . udp }"},
+	"in": {"iifname <link>", "iifname != <link>", "iif <link>", "iifname { <link>, <link> }", "iifname \"v*\"",
+		"iifname . meta l4proto { <link> . tcp, <link> . udp }"},
 	"out": {"oifname <link>", "oifname != <link>", "oif <link>", "oifname \"e*\""},
 }
 
@@ -34,15 +37,18 @@ var oddConditions = map[string][]string{
 	"any": {"meta length > 10", "limit rate 1/second", "limit rate over 1/minute burst 1 packets",
 		"numgen random mod 2 == 0", "numgen inc mod 2 == 0", "meta cpu 0", "meta pkttype host", "quota until 10 mbytes",
 		"quota over 10 mbytes", "meta priority 0", "tcp window > 0", "tcp option maxseg size > 0", "tcp sequence > 0",
-		"udp length > 1", "@th,16,16 80", "@nh,96,32 0x0a4d0002", "meta random 0-2147483647", "tcp option sack-perm exists",
+		"udp length > 1", "@th,16,16 80", "@nh,96,32 0x0a4d0002", "meta random 0-2147483647",
+		"tcp option sack-perm exists",
 		"tcp doff > 4", "udp checksum != 0", "meta time > \"2020-01-01\"", "meta hour \"00:00\"-\"12:00\""},
-	"ip": {"ip ttl < 64", "ip ttl 64", "ip ttl 63", "ip length < 100", "ip dscp cs0", "ip dscp cs1", "ip id 0", "ip frag-off 0",
+	"ip": {"ip ttl < 64", "ip ttl 64", "ip ttl 63", "ip length < 100", "ip dscp cs0", "ip dscp cs1", "ip id 0",
+		"ip frag-off 0",
 		"ip version 4", "ip hdrlength 5", "ip ecn not-ect", "jhash ip saddr mod 2 == 0", "ip ttl 64 ip protocol tcp",
 		"ip ttl 63 ip saddr <v4>", "ip option rr exists", "ip saddr . ip ttl { <v4> . 64 }", "ip checksum != 0",
 		"ip ttl != 64 tcp dport <port>", "ip length > 10 ip daddr <v4>"},
 	"ip6": {"ip6 hoplimit 64", "ip6 hoplimit < 64", "ip6 length > 1", "ip6 flowlabel 0", "exthdr frag exists",
 		"ip6 version 6", "ip6 hoplimit 63 ip6 saddr <v6>", "ip6 dscp cs0"},
-	"hooks": {"ct direction original", "ct direction reply", "ct original ip daddr <v4>", "ct original proto-dst <port>",
+	"hooks": {"ct direction original", "ct direction reply", "ct original ip daddr <v4>",
+		"ct original proto-dst <port>",
 		"ct reply ip saddr <v4>", "ct zone 0", "ct bytes < 100000", "ct packets < 100", "ct expiration > 1s",
 		"ct original ip saddr <v4> tcp dport <port>", "ct id != 0", "ct count over 100", "ct l3proto ipv4",
 		"ct status confirmed", "ct status seen-reply", "ct status assured", "ct status snat", "ct avgpkt > 1000",
@@ -64,7 +70,8 @@ var (
 	oddStatements = []string{"ip ttl set 5", "ip ttl set 1", "ip dscp set cs1", "tcp dport set 81", "ip daddr set <v4>",
 		"ct zone set 5", "meta priority set 1:1", "meta mark set numgen random mod 4",
 		"meta mark set jhash ip saddr mod 4", "limit rate 1/second accept", "limit rate over 100/second drop",
-		"ip saddr vmap { <v4> : accept, * : drop }", "queue flags bypass", "meta pkttype set other", "meta nftrace set 1",
+		"ip saddr vmap { <v4> : accept, * : drop }", "queue flags bypass", "meta pkttype set other",
+		"meta nftrace set 1",
 		"ct event set new", "dup to 192.0.2.9", "meta mark set meta length", "last drop", "quota over 1 mbytes drop",
 		"numgen random mod 2 vmap { 0 : accept, 1 : drop }", "numgen inc mod 2 vmap { 0 : drop, 1 : drop }",
 		"tcp dport set <port>", "th dport set 80", "ct label set 5", "tcp option maxseg size set 1000",
@@ -150,7 +157,8 @@ func (g *generator) filter() {
 // marks adds rules that set a mark, and others that decide by it.
 func (g *generator) marks() {
 	prefix := g.in()
-	g.add(prefix+"nft add table inet m", prefix+"nft 'add chain inet m p { type filter hook prerouting priority -150; }'",
+	g.add(prefix+"nft add table inet m",
+		prefix+"nft 'add chain inet m p { type filter hook prerouting priority -150; }'",
 		prefix+"nft 'add chain inet m o { type route hook output priority -150; }'",
 		prefix+"nft 'add chain inet m i { type filter hook input priority 0; }'",
 		prefix+"nft 'add chain inet m f { type filter hook forward priority 0; }'",
@@ -179,15 +187,18 @@ func (g *generator) nat() {
 	targets := []string{"dnat ip to <box4>:80", "dnat ip to <box4>:80", "dnat ip to <box4>", "redirect to :80",
 		"dnat ip6 to [<box6>]:80", "dnat ip to " + proto + " dport map { 8080 : <box4> . 80 }",
 		"dnat ip to <box4>:8080-8090", "dnat ip to 10.77.0.2-10.77.0.3:80",
-		"dnat ip to numgen inc mod 2 map { 0 : 10.77.0.2, 1 : 10.77.0.3 }", "dnat ip to 10.77.0.99:80", "redirect to :80-90"}
+		"dnat ip to numgen inc mod 2 map { 0 : 10.77.0.2, 1 : 10.77.0.3 }", "dnat ip to 10.77.0.99:80",
+		"redirect to :80-90"}
 	for _, hook := range []string{"prerouting", "prerouting", "output"} {
 		condition := "" + proto + " dport 8080"
 		if g.IntN(3) == 0 {
-			condition = one(g, []string{"ip daddr <v4> ", "iifname <link> ", "ip saddr <net4> ", "fib daddr type local "}) +
+			condition = one(g, []string{"ip daddr <v4> ", "iifname <link> ", "ip saddr <net4> ",
+				"fib daddr type local "}) +
 				condition
 		}
-		g.add(prefix+"nft add table inet n", fmt.Sprintf("%snft 'add chain inet n %s { type nat hook %s priority -100; }'",
-			prefix, hook, hook),
+		g.add(prefix+"nft add table inet n",
+			fmt.Sprintf("%snft 'add chain inet n %s { type nat hook %s priority -100; }'",
+				prefix, hook, hook),
 			fmt.Sprintf("%snft 'add rule inet n %s %s %s'", prefix, hook, condition, one(g, targets)))
 		if g.IntN(2) == 0 {
 			break
@@ -195,7 +206,8 @@ func (g *generator) nat() {
 	}
 	if g.IntN(2) == 0 {
 		g.add(prefix+"nft 'add chain inet n post { type nat hook postrouting priority 100; }'",
-			prefix+"nft 'add rule inet n post "+one(g, []string{"oifname <link> ", "ip saddr <net4> ", "ct status dnat ",
+			prefix+"nft 'add rule inet n post "+one(g, []string{"oifname <link> ", "ip saddr <net4> ",
+				"ct status dnat ",
 				"ip daddr <box4> ", ""})+one(g, []string{"masquerade", "masquerade", "snat ip to <v4>"})+"'")
 	}
 }

@@ -41,7 +41,8 @@ func TestGeneratedHosts(t *testing.T) {
 				}
 				t.Log(f)
 				if f.Judgement == truth.Wrong {
-					t.Errorf("seed %d: %s: it is %s %s, but the explanation is: %s\n%s", g.Seed, f.Text, f.Fate.Result, f.Fate.By,
+					t.Errorf("seed %d: %s: it is %s %s, but the explanation is: %s\n%s", g.Seed, f.Text,
+						f.Fate.Result, f.Fate.By,
 						f.Verdict, truth.Path(f.Explanation))
 					once.Do(func() { t.Log(smallest(t, g, f)) })
 				}

@@ -85,7 +85,8 @@ func (c Checked) Certain() bool {
 
 // String shows the flow, its fate and its verdict.
 func (c Checked) String() string {
-	return fmt.Sprintf("%-28s %s %q, %s: %s (certain: %v): %s %v", c.Text, c.Fate.Result, c.Fate.By, c.Judgement, c.Outcome,
+	return fmt.Sprintf("%-28s %s %q, %s: %s (certain: %v): %s %v", c.Text, c.Fate.Result, c.Fate.By, c.Judgement,
+		c.Outcome,
 		c.Certain(), c.Verdict, c.Caveats)
 }
 

@@ -52,7 +52,8 @@ func (n *netfilter) orphanedNAT(netns, hook, in, out string, p packet) {
 	}
 	rs, ok := n.rules(netns)
 	if v := rs.Translate(hook, n.packetAt(netns, in, out, p)); ok && (v.Action != rules.Accept || !v.Certain) {
-		n.doubt("a NAT rule at %s of %s applies to the answer, because connection tracking ignored the request: %s", hook,
+		n.doubt("a NAT rule at %s of %s applies to the answer, because connection tracking ignored the request: %s",
+			hook,
 			n.name(netns), ruleText(v.By))
 	}
 }
@@ -100,7 +101,8 @@ func (k *walker) dataReturns(netns string, p packet) {
 	data.netfilter.conns, data.dialled, data.wire.learned = k.netfilter.conns, k.dialled, k.wire.learned
 	data.send(netns, packet{src: p.dst, dst: p.src, bound: p.bound})
 	if !k.fail(data.err) && (data.out.Outcome != Delivered || data.out.Uncertain) {
-		k.doubt("connection tracking ignored the request, and begins a connection with the server's data: %s", data.out.Verdict)
+		k.doubt("connection tracking ignored the request, and begins a connection with the server's data: %s",
+			data.out.Verdict)
 	}
 }
 

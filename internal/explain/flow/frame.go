@@ -219,7 +219,8 @@ func (w *wire) acceptsARP(to End, ask rules.Packet, p packet) bool {
 	if w.arpIgnore(to) == ignoreOtherSubnets && !slices.ContainsFunc(to.Addresses, func(o netip.Prefix) bool {
 		return o.Addr() == ask.To.Addr() && o.Contains(ask.From.Addr())
 	}) {
-		w.end(NoRoute, "%s of %s does not answer ARP for %s to %s (arp_ignore = 2)", to.Name, w.name(to.Netns), ask.To.Addr(),
+		w.end(NoRoute, "%s of %s does not answer ARP for %s to %s (arp_ignore = 2)", to.Name, w.name(to.Netns),
+			ask.To.Addr(),
 			ask.From.Addr())
 		return false
 	}

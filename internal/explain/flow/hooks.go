@@ -243,7 +243,8 @@ func (n *netfilter) natDoubts(netns, hook string, v rules.Verdict) {
 	case v.By.Rule.Choice:
 		n.doubt("NAT at %s of %s chooses one of several addresses or ports: %s", hook, n.name(netns), ruleText(v.By))
 	case v.Action == rules.Drop || v.Action == rules.Reject:
-		n.doubt("a NAT chain at %s of %s drops the packet if connection tracking is in use there: %s", hook, n.name(netns),
+		n.doubt("a NAT chain at %s of %s drops the packet if connection tracking is in use there: %s", hook,
+			n.name(netns),
 			ruleText(v.By))
 	}
 }

@@ -90,7 +90,8 @@ func (w *wire) exits(netns string, l rtnl.NetLink, next netip.Addr, p *packet) b
 		case e.Failed:
 			w.doubt("%s could not resolve %s on %s when it last tried (ip neigh: FAILED)", w.name(netns), next, l.Name)
 		case e.Permanent && l.Kind != "loopback":
-			w.doubt("%s has a permanent neighbour entry: whether %s really is %s is not known", w.name(netns), next, e.MAC)
+			w.doubt("%s has a permanent neighbour entry: whether %s really is %s is not known", w.name(netns), next,
+				e.MAC)
 			frame.HardTo = e.MAC
 		case e.Valid:
 			frame.HardTo = e.MAC

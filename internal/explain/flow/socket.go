@@ -102,7 +102,8 @@ func (k *walker) arrivalLink(netns, in string, to netip.Addr) string {
 func (k *walker) refuses(netns, in string, l sockdiag.Listener, p packet) bool {
 	if l.Proto == model.TCP && l.Waiting > l.Backlog {
 		k.hop(p, Hop{Kind: Delivery, Where: k.name(netns), Link: in, By: socketText(l),
-			What: fmt.Sprintf("the accept queue of %s is full: %d connections wait, of at most %d", l.Process, l.Waiting,
+			What: fmt.Sprintf("the accept queue of %s is full: %d connections wait, of at most %d", l.Process,
+				l.Waiting,
 				l.Backlog+1), Clue: Clue{Netns: netns, Hook: "input", Link: in}})
 		k.end(Dropped, "the accept queue of %s in %s is full: the process does not accept connections fast enough",
 			l.Process, k.name(netns))
@@ -190,7 +191,8 @@ func (k *walker) returnsToProgram(netns, in string, p packet) bool {
 	}
 	k.hop(p, Hop{Kind: Answer, Where: k.name(netns), Link: r.Link,
 		What: fmt.Sprintf("the answer leaves via %s, not via %s: %s", r.Link, in, routeText(r))})
-	k.end(NoRoute, "it reaches %s, but the answer leaves via %s, where no eBPF program sets its source to the published address: publish the port via nat",
+	k.end(NoRoute,
+		"it reaches %s, but the answer leaves via %s, where no eBPF program sets its source to the published address: publish the port via nat",
 		k.name(netns), r.Link)
 	return false
 }

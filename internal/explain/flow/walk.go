@@ -222,7 +222,8 @@ func (k *walker) loop(netns string, r rtnl.RouteFound, p packet) {
 		return
 	}
 	k.netfilter.looped(netns, p)
-	if k.netfilter.filter(netns, "postrouting", rules.WholeHook, "", "lo", &p, false) && k.wire.overLoopback(netns, &p) &&
+	if k.netfilter.filter(netns, "postrouting", rules.WholeHook, "", "lo", &p, false) && k.wire.overLoopback(netns,
+		&p) &&
 		k.netfilter.filter(netns, "prerouting", rules.WholeHook, "lo", "", &p, false) {
 		k.receive(netns, "lo", p)
 	}

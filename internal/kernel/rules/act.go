@@ -83,7 +83,8 @@ func (d *decoder) nat(e *expr.NAT) {
 	if d.family == nftables.TableFamilyINet && e.Family != unix.NFPROTO_INET {
 		// Packets of the other family are not translated (nft_nat_inet_eval).
 		family := []byte{byte(e.Family)}
-		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{Family}, In: [][]Range{{{family, family}}}})
+		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{Family}, In: [][]Range{{{family,
+			family}}}})
 	}
 	if d.branches != nil {
 		d.mapped(e)

@@ -262,10 +262,12 @@ func (p Packet) untracked() bool { return p.NoTrack || p.Invalid || p.Neighbour 
 // state returns the state in connection tracking.
 func (p Packet) state() uint32 {
 	switch {
-	case p.NoTrack || p.Neighbour != NoNeighbour:
+	case p.NoTrack:
 		return stateNoTrack
 	case p.Invalid:
 		return stateInvalid
+	case p.Neighbour != NoNeighbour:
+		return stateNoTrack
 	case p.isICMP():
 		return stateRelated
 	case p.Reply, p.Established:

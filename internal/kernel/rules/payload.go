@@ -17,7 +17,8 @@ var (
 	ipv4 = header{9: {field: Protocol, width: 1}, 12: {field: Source, width: 4}, 16: {field: Destination, width: 4}}
 	ipv6 = header{6: {field: Protocol, width: 1}, 8: {field: Source, width: 16}, 24: {field: Destination, width: 16}}
 	arp  = header{6: {field: ARPOperation, width: 2}, 14: {field: Source, width: 4}, 24: {field: Destination, width: 4}}
-	link = header{0: {field: EtherDestination, width: 6}, 6: {field: EtherSource, width: 6}, 12: {field: EtherType, width: 2}}
+	link = header{0: {field: EtherDestination, width: 6}, 6: {field: EtherSource, width: 6}, 12: {field: EtherType,
+		width: 2}}
 	// ports are what TCP, UDP and others have in common.
 	ports = header{0: {field: SourcePort, width: 2}, 2: {field: Port, width: 2}}
 	tcp   = header{0: {field: SourcePort, width: 2}, 2: {field: Port, width: 2}, 13: {field: Flags, width: 1}}
@@ -27,8 +28,9 @@ var (
 // unreadFields are names of fields that are not supported, by header and offset.
 var unreadFields = map[string]string{"ip 0": "ip version", "ip 1": "ip dscp", "ip 2": "ip length", "ip 4": "ip id",
 	"ip 6": "ip frag-off", "ip 8": "ip ttl", "ip 10": "ip checksum", "ip6 0": "ip6 version", "ip6 4": "ip6 length",
-	"ip6 7": "ip6 hoplimit", "tcp 4": "tcp sequence", "tcp 8": "tcp ackseq", "tcp 12": "tcp doff", "tcp 14": "tcp window",
-	"udp 4": "udp length", "udp 6": "udp checksum"}
+	"ip6 7": "ip6 hoplimit", "tcp 4": "tcp sequence", "tcp 8": "tcp ackseq", "tcp 12": "tcp doff",
+	"tcp 14": "tcp window",
+	"udp 4":  "udp length", "udp 6": "udp checksum"}
 
 // payload finds out which fields of the packet are loaded. nft joins the loads of
 // fields that follow each other.
@@ -103,9 +105,11 @@ func (d *decoder) network() (string, header) {
 	kind, _ := d.only(EtherType)
 	family, _ := d.only(Family)
 	switch {
-	case string(kind) == string(big.AppendUint16(nil, unix.ETH_P_IP)), string(family) == string([]byte{unix.NFPROTO_IPV4}):
+	case string(kind) == string(big.AppendUint16(nil, unix.ETH_P_IP)),
+		string(family) == string([]byte{unix.NFPROTO_IPV4}):
 		return "ip", ipv4
-	case string(kind) == string(big.AppendUint16(nil, unix.ETH_P_IPV6)), string(family) == string([]byte{unix.NFPROTO_IPV6}):
+	case string(kind) == string(big.AppendUint16(nil, unix.ETH_P_IPV6)),
+		string(family) == string([]byte{unix.NFPROTO_IPV6}):
 		return "ip6", ipv6
 	case string(kind) == string(big.AppendUint16(nil, unix.ETH_P_ARP)):
 		return "arp", arp

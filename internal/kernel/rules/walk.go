@@ -265,7 +265,8 @@ func (r Rule) sameEnd(o Rule) bool {
 	if ends(r.Action) || ends(o.Action) {
 		return ends(r.Action) == ends(o.Action)
 	}
-	return r.Action == o.Action && r.To == o.To && r.ToLast == o.ToLast && r.ToPorts == o.ToPorts && !r.Choice && !o.Choice
+	return r.Action == o.Action && r.To == o.To && r.ToLast == o.ToLast && r.ToPorts == o.ToPorts && !r.Choice &&
+		!o.Choice
 }
 
 // walk follows the packet through a chain and the chains that it jumps to, and reports

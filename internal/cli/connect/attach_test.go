@@ -14,7 +14,7 @@ func TestMistakesOfAttach(t *testing.T) {
 		change func(*attachFlags)
 		says   string
 	}{
-		"interface with a dot": {func(f *attachFlags) { f.request.Interface = "eth0.1" }, `interface "eth0.1": want at`},
+		"interface with a dot": {func(f *attachFlags) { f.request.Interface = "eth0.1" }, `interface "eth0.1": `},
 		"interface lo":         {func(f *attachFlags) { f.request.Interface = "lo" }, `interface "lo"`},
 		"long interface":       {func(f *attachFlags) { f.request.Interface = "sixteen-letters-" }, `interface "s`},
 		"port without colon":   {func(f *attachFlags) { f.ports = []string{"80"} }, "publish 80: "},

@@ -172,7 +172,8 @@ func readReport(file string) (*result.Report, error) {
 // because iperf3 does not record one. Files that `--iperf3` wrote contain the path.
 func imported(file string, runs []result.Run) *result.Report {
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-	rep := &result.Report{Format: result.Format, Suite: report.Imported, Question: "What did iperf3 measure?", Runs: runs}
+	rep := &result.Report{Format: result.Format, Suite: report.Imported, Question: "What did iperf3 measure?",
+		Runs: runs}
 	baseline := ""
 	for i := range runs {
 		if runs[i].Path == "" {

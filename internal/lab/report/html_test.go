@@ -61,7 +61,7 @@ func TestPageDescribesItsFigures(t *testing.T) {
 	text := htmlOf(t, synthQuick.report())
 	for _, want := range []string{
 		"<h1>How much does publishing a container&#39;s port cost?</h1>",
-		`<p class="verdict better">Good run: believe its ratios, in which two measurements of host itself differ by `,
+		`<p class="verdict better">Good run: believe its ratios, in which two measurements of host `,
 		"<li>proxy is worse than host in CPU (2.96\u00a0×), ",
 		"<li>nat is worse than host in CPU (1.14\u00a0×), ",
 		"<li>routed is not distinguishable from host in ",

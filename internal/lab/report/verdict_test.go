@@ -32,7 +32,8 @@ func TestVerdict(t *testing.T) {
 			"Good run: believe its ratios, in which two measurements of host itself differ by at most 1.7 %. 239 of 240 " +
 				"runs count.", "better", ""},
 		"nothing": {func(r *result.Report) {
-			discardAll(r, func(result.Run) bool { return true }, "build "+strings.Repeat("x", 200)+":\nno controller.\n")
+			discardAll(r, func(result.Run) bool { return true },
+				"build "+strings.Repeat("x", 200)+":\nno controller.\n")
 		}, "Nothing was measured: all 240 runs were discarded. Most frequent reason: build xxxxxx", "worse",
 			"nothing was measured: all 240 runs were discarded: build " + strings.Repeat("x", 54) + " … " +
 				strings.Repeat("x", 124) + ": no controller"},

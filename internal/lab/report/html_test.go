@@ -65,8 +65,8 @@ func TestPageDescribesItsFigures(t *testing.T) {
 		"<li>proxy is worse than host in CPU (2.96\u00a0×), ",
 		"<li>nat is worse than host in CPU (1.14\u00a0×), ",
 		"<li>routed is not distinguishable from host in ",
-		"A/A noise floor ±", " to ±1.7 % (small packets)", "the kernel lacks CONFIG_BPF_SYSCALL", "steal 7.1 % exceeds 2 %",
-		"fq_codel",
+		"A/A noise floor ±", " to ±1.7 % (small packets)", "the kernel lacks CONFIG_BPF_SYSCALL",
+		"steal 7.1 % exceeds 2 %", "fq_codel",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing on the page: %q", want)

@@ -82,7 +82,7 @@ func writeFigure(m result.Metric, v float64) string {
 func (t table) published() {
 	rows := [][]string{{"", "published", "× " + t.base, "measured", "× " + t.base}}
 	source, figure := "", ""
-	for _, b := range comparisons(t.r) {
+	for _, b := range byFigure(comparisons(t.r)) {
 		if b.Source != source {
 			source, figure = b.Source, ""
 			rows = append(rows, []string{"published figures: " + source})
@@ -97,6 +97,24 @@ func (t table) published() {
 		t.line()
 		t.aligned(rows, "lrrrr")
 	}
+}
+
+// byFigure sorts comparisons so that those of a source and figure follow each other.
+func byFigure(all []comparison) []comparison {
+	var sorted []comparison
+	for len(all) > 0 {
+		first := all[0]
+		is := func(b comparison) bool {
+			return b.Source == first.Source && b.What == first.What && b.Where == first.Where
+		}
+		for _, b := range all {
+			if is(b) {
+				sorted = append(sorted, b)
+			}
+		}
+		all = slices.DeleteFunc(all, is)
+	}
+	return sorted
 }
 
 // aligned writes rows in columns: l is left-aligned, r right-aligned. A row with

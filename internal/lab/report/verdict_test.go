@@ -202,6 +202,21 @@ func TestPublishedFiguresHaveIntervals(t *testing.T) {
 	}
 }
 
+// TestPublishedFiguresAreGrouped: the paths of a figure follow each other, in whatever
+// order the suite lists them.
+func TestPublishedFiguresAreGrouped(t *testing.T) {
+	r := synthPublish.report()
+	p := r.Published
+	r.Published = []result.Published{p[2], p[4], p[1], p[0], p[3]}
+	text := string(tableOf(t, r, Options{}))
+	for _, title := range []string{"\nbulk up, throughput, client on the same host\n",
+		"\nbulk up, idle CPU, client on the same host\n"} {
+		if n := strings.Count(text, title); n != 1 {
+			t.Errorf("%d groups %q in\n%s", n, title, text)
+		}
+	}
+}
+
 // TestFarRatioHasItsOwnScale: one great ratio does not change the scale of the other
 // drawings.
 func TestFarRatioHasItsOwnScale(t *testing.T) {

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"fmt"
 	"time"
 
 	"fairlead/internal/lab/result"
@@ -51,13 +52,14 @@ func publish() Suite {
 func modes() Suite {
 	const source = "docker-network-tests-host-bridge"
 	var figures []result.Published
+	// The post states no units. They are those of qperf: 10^6 bytes per second, and µs.
 	add := func(path string, c result.Client, megabytes, latency float64) {
-		p := result.Published{Source: source, Path: path, Client: c, Note: "qperf tcp_bw and tcp_lat, mean of 5"}
-		p.Workload, p.Metric, p.Value = "tcp-bulk", result.Throughput, megabytes*8e6
+		p := result.Published{Source: source, Path: path, Client: c, Workload: "tcp-bulk", Metric: result.Throughput,
+			Value: megabytes * 8e6, Note: fmt.Sprintf("%g MB/s by qperf tcp_bw, mean of 5", megabytes)}
 		figures = append(figures, p)
 		// qperf's tcp_lat is for one direction; the lab measures the round trip.
 		p.Workload, p.Metric, p.Value = "tcp-rr", result.LatencyMean, 2*latency*1e-6
-		p.Note += "; one-way latency doubled"
+		p.Note = fmt.Sprintf("%g µs in one direction by qperf tcp_lat, mean of 5; doubled", latency)
 		figures = append(figures, p)
 	}
 	add("bridge", result.Peer, 4024, 9.04)

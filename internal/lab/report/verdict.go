@@ -130,6 +130,9 @@ func trust(r *result.Report) conclusion {
 		}
 	}
 	switch {
+	case len(quiet) == 0 && slices.ContainsFunc(r.Summary, func(s result.Summary) bool { return s.Distinguishable }):
+		return conclusion{fmt.Sprintf("Doubtful run: believe only the differences that the next sentences name, because "+
+			"%s. Measure more or longer rounds, on a machine without other load.", doubt(r, loud)), "worse"}
 	case len(quiet) == 0:
 		return conclusion{fmt.Sprintf("Doubtful run: do not believe its ratios, because %s. Measure more or longer "+
 			"rounds, on a machine without other load.", doubt(r, loud)), "worse"}

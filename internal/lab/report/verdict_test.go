@@ -56,6 +56,12 @@ func TestVerdict(t *testing.T) {
 			discardAll(r, func(x result.Run) bool { return x.Round > 1 }, "ended")
 		}, "Doubtful run: do not believe its ratios, because it takes two valid rounds to see how exact they are.",
 			"worse", ""},
+		"only noisy columns": {func(r *result.Report) {
+			for i := range r.Summary {
+				r.Summary[i].Noise = 0.86
+			}
+		}, "Doubtful run: believe only the differences that the next sentences name, because two measurements of host " +
+			"itself differ by up to 86.0 %.", "worse", ""},
 		"busy machine": {func(r *result.Report) {
 			for _, run := range r.Runs {
 				run.Ledger.Other = 0.3

@@ -170,18 +170,6 @@ func (n *node) Status(ctx context.Context, ask bool) (api.ClusterStatus, error) 
 	return s, err
 }
 
-// views shows the services of the daemon, with what the other nodes find.
-type views struct {
-	*daemon.Daemon
-	*agreement.Agreement
-}
-
-// Services implements admin.ServiceCalls.
-func (v views) Services() []api.ServiceView { return v.Agreement.Services() }
-
-// Service implements admin.ServiceCalls.
-func (v views) Service(name string) (api.ServiceView, error) { return v.Agreement.Service(name) }
-
 // attachments are those of the daemon. In networks of the cluster they can have addresses of other nodes'
 // blocks.
 type attachments struct {

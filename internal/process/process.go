@@ -173,7 +173,7 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 	}
 	defer done()
 	calls := admin.Daemon{Attachments: attachments{d, node.networks}, Publishes: d, Networks: d,
-		Services: views{d, node.agreement},
+		Services: virtualServices{d, node.agreement, node.services},
 		Specs:    specs{d, node.addresses, node.networks, node.services, node.gateways},
 		Events:   d, Stats: d, Gateway: gateway, Cluster: node, ClusterTokens: node, ClusterNetworks: node.networks,
 		ClusterAddresses: node.addresses, ClusterBGP: node.bgp,

@@ -107,6 +107,16 @@ func (s *Services) Service(ctx context.Context, name string) (api.ClusterService
 	return shown(r), err
 }
 
+// Unapplied returns a Fault with code Conflict if the cluster has a service that this host does not have. If the store
+// does not answer, only the snapshot counts.
+func (s *Services) Unapplied(ctx context.Context, name string) error {
+	if _, err := s.Service(ctx, name); err != nil {
+		return nil
+	}
+	return api.Faultf(api.Conflict, "service %s belongs to the cluster, and this host has not applied it: `fairlead "+
+		"cluster status` shows why; change or remove it for all hosts with the option --cluster", name)
+}
+
 func noService(name string) error {
 	return api.Faultf(api.NotFound, "the cluster has no service %s: create it with `fairlead service add --cluster`", name)
 }

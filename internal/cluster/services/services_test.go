@@ -214,6 +214,11 @@ func TestOrders(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		for name, want := range map[string]api.Code{"web": api.Conflict, "none": ""} {
+			if err := w.services.Unapplied(t.Context(), name); err != nil != (want != "") || err != nil && api.CodeOf(err) != want {
+				t.Errorf("service %s, which this host does not have: %v", name, err)
+			}
+		}
 		have, err := w.services.Service(t.Context(), "web")
 		if err != nil || have.Forward != model.ForwardDirect || have.Plane != model.PlaneEBPF {
 			t.Errorf("the service is %+v, %v", have, err)
@@ -255,6 +260,11 @@ func TestServiceOfAnotherNode(t *testing.T) {
 			w.put(record.Key(record.Services, name), record.Service{Spec: model.VirtualService{Name: name,
 				Origin: model.FromCommand, Addresses: []netip.Addr{addr("198.51.100.10")}, Ports: []model.PortRange{
 					model.Port(80)}, Proto: model.TCP, Plane: model.PlaneEBPF, Forward: model.ForwardDirect}})
+		}
+		for name, want := range map[string]api.Code{"web": api.Conflict, "none": ""} {
+			if err := w.services.Unapplied(t.Context(), name); err != nil != (want != "") || err != nil && api.CodeOf(err) != want {
+				t.Errorf("service %s, which this host does not have: %v", name, err)
+			}
 		}
 		have, err := w.services.Service(t.Context(), "web")
 		if err != nil || have.Name != "web" {

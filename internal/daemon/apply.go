@@ -30,10 +30,11 @@ func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result,
 	check := d.gateways.checker(s.Gateway)
 	var leasing []string
 	var changed changedGateway
-	err = d.ports.Do(ctx, func() (err error) {
+	step := func() (err error) {
 		r, leasing, changed, err = d.applySpec(s, found, check, dry)
 		return err
-	})
+	}
+	err = d.releasing(func() error { return d.ports.Do(ctx, step) })
 	if err != nil || dry {
 		return r, err
 	}
@@ -43,12 +44,12 @@ func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result,
 	errs := make([]error, len(leasing))
 	var all sync.WaitGroup
 	for i, name := range leasing {
-		all.Go(func() { errs[i] = d.clients.await(ctx, name) })
+		all.Go(func() { errs[i] = d.awaitLease(ctx, name) })
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return r, fmt.Errorf(
-			"the declaration is applied, but a lease is missing: %w: apply it again when a DHCP server answers", err)
+			"the declaration is applied, but a lease is missing: %w: the daemon goes on asking", err)
 	}
 	if len(leasing) > 0 {
 		r.Attachments = d.viewsOf(model.FileSet(s.Set))
@@ -110,7 +111,7 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, check func(model.Ga
 		maps.DeleteFunc(problems, func(name, _ string) bool { return d.problems[name] != "" })
 		changed = changedGateway{d.gateways.want(d.desired), d.desired.Gateway, before, t.Origin(), problems}
 	}
-	d.clients.startAll()
+	d.startLeasing()
 	for _, a := range d.desired.Attachments {
 		if a.DHCP && a.Sandbox != "" && a.Lease.IsZero() && slices.Contains(t.Names, a.Name) {
 			leasing = append(leasing, a.Name)
@@ -147,17 +148,22 @@ func (d *Daemon) applyDraft(running map[*watchedSandbox]sandbox.Sandbox, next mo
 	for b, at := range running {
 		d.sandboxes.watch(b, at)
 	}
+	var gone []string
 	for _, a := range d.desired.Attachments {
 		i := slices.IndexFunc(next.Attachments, func(o model.Attachment) bool { return o.Name == a.Name })
 		if i < 0 || !next.Attachments[i].DHCP || next.Attachments[i].Ref != a.Ref {
-			d.clients.stop(a.Name)
-			delete(d.problems, a.Name)
+			gone = append(gone, a.Name)
 		}
+	}
+	if err := d.leases.Stop(gone...); err != nil {
+		return err
+	}
+	for _, name := range gone {
+		delete(d.problems, name)
 	}
 	err := d.applier.settle(next)
 	if err != nil {
 		d.sandboxes.forgetUnused()
-		d.clients.startAll()
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/leases"
 	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -31,24 +32,53 @@ func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (r api.Resul
 		return api.Result{}, sandboxFault(err)
 	}
 	var a model.Attachment
-	err = d.ports.Do(ctx, func() (err error) { r, a, err = d.attach(req, at); return err })
+	var before model.Desired
+	step := func() (err error) { r, a, err = d.attach(req, at, &before); return err }
+	err = d.releasing(func() error { return d.ports.Do(ctx, step) })
 	if err != nil || req.DryRun || !a.DHCP {
 		return r, err
 	}
-	if err := d.clients.await(ctx, a.Name); err != nil {
+	if err := d.awaitLease(ctx, a.Name); err != nil {
 		if !r.Changed { // the attachment has worked before
 			return api.Result{}, err
 		}
-		_, undo := d.Detach(context.WithoutCancel(ctx), api.DetachRequest{Name: a.Name})
-		return api.Result{}, joinUndo(err, undo)
+		return api.Result{}, joinUndo(err, d.applier.undoAttach(context.WithoutCancel(ctx), a, before))
 	}
 	r.Attachments = d.views(a.Name)
 	return r, nil
 }
 
-func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, model.Attachment, error) {
+// undoAttach restores the attachment that was there before a, or removes a if there was none. It does nothing if another
+// request has changed a meanwhile.
+func (ap *applier) undoAttach(ctx context.Context, a model.Attachment, before model.Desired) error {
+	had, existed := before.Attachment(a.Name)
+	step := func() error {
+		ap.mu.Lock()
+		defer ap.mu.Unlock()
+		have, exists := ap.desired.Attachment(a.Name)
+		if have.Lease = a.Lease; !exists || !have.Equal(a) {
+			return nil
+		}
+		if !existed {
+			_, err := ap.detach([]model.Attachment{a}, api.DetachRequest{Name: a.Name})
+			return err
+		}
+		if err := ap.leases.Stop(a.Name); err != nil {
+			return err
+		}
+		err := ap.settle(ap.desired.WithAttachment(had))
+		ap.startLeasing()
+		return err
+	}
+	return ap.releasing(func() error { return ap.ports.Do(ctx, step) })
+}
+
+// attach is one attempt of Attach. before becomes the desired state before it.
+func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox, before *model.Desired) (api.Result,
+	model.Attachment, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	*before = d.desired
 	b, seen, err := d.sandboxes.inspect(at)
 	if err != nil {
 		return api.Result{}, model.Attachment{}, err
@@ -81,6 +111,11 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, 
 		slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
 		r.Attachments = d.view(a.Name)
 		return r, a, nil
+	}
+	if have, ok := d.desired.Attachment(a.Name); ok && !leases.SameClient(have, a) {
+		if err := d.leases.Stop(a.Name); err != nil {
+			return r, a, err
+		}
 	}
 	delete(d.problems, a.Name)
 	d.forget(a.Name, req.Publishes)

@@ -43,22 +43,28 @@ func ofCluster(n model.Network) bool { return n.Origin == model.FromCluster }
 
 // LeaveCluster removes the networks and services of the cluster, and the attachments to
 // these networks.
-func (d *Daemon) LeaveCluster() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *Daemon) LeaveCluster() error { return d.releasing(d.applier.leaveCluster) }
+
+// leaveCluster is one attempt of LeaveCluster.
+func (ap *applier) leaveCluster() error {
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
+	names := ap.desired.ClusterAttachments()
+	if err := ap.leases.Stop(names...); err != nil {
+		return err
+	}
 	attached := map[string]bool{}
-	for _, name := range d.desired.ClusterAttachments() {
+	for _, name := range names {
 		attached[name] = true
 	}
-	next := d.desired.WithoutAttachments(attached)
+	next := ap.desired.WithoutAttachments(attached)
 	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), ofCluster)
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services),
 		func(v model.VirtualService) bool { return v.Origin == model.FromCluster })
 	for name := range attached {
-		d.clients.stop(name)
-		delete(d.problems, name)
+		delete(ap.problems, name)
 	}
-	if err := d.applier.settle(next); err != nil {
+	if err := ap.settle(next); err != nil {
 		return fmt.Errorf("remove the cluster's networks and services: %w", err)
 	}
 	return nil

@@ -35,6 +35,7 @@ import (
 
 	"fairlead/internal/daemon/gateway"
 	"fairlead/internal/daemon/heal"
+	"fairlead/internal/daemon/leases"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel/inspect"
@@ -80,7 +81,7 @@ type Config struct {
 	Store     Store
 	Sandboxes Sandboxes
 	// DHCP is dhcp.Run.
-	DHCP       DHCP
+	DHCP       leases.DHCP
 	StartProxy func(context.Context) (engine.Proxy, error)
 	// FindProxy is as in engine.Config.
 	FindProxy func(context.Context) (engine.Keeper, error)
@@ -116,7 +117,6 @@ type Daemon struct {
 	services  *services
 	balancer  *balancer
 	overlays  *overlays
-	clients   *clients
 	applier   *applier
 	gateways  *gateways
 	externals *externals
@@ -165,8 +165,7 @@ func newDaemon(s *state) *Daemon {
 	d.gateways = newGateways(s, d.services)
 	d.applier = &applier{state: s, networks: d.networks, sandboxes: d.sandboxes, services: d.services,
 		overlays: d.overlays, gateways: d.gateways}
-	d.clients = newClients(s, d.applier.settle)
-	d.applier.clients = d.clients
+	s.leases = newLeases(d.applier)
 	d.reals = &reals{state: s, services: d.services, applier: d.applier}
 	d.externals = &externals{state: s, sandboxes: d.sandboxes, applier: d.applier}
 	d.healer = &healer{state: s, networks: d.networks, sandboxes: d.sandboxes, services: d.services,
@@ -226,7 +225,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 // TearDown removes all of Fairlead's objects from the host, and removes everything but
 // the networks from the desired state. Run must have returned.
 func (d *Daemon) TearDown(ctx context.Context) error {
-	err := d.forgetAll()
+	err := d.releasing(d.forgetAll)
 	if d.gateways.keeper != nil {
 		err = errors.Join(err, d.gateways.keeper.End(ctx))
 	}
@@ -237,7 +236,9 @@ func (d *Daemon) TearDown(ctx context.Context) error {
 func (d *Daemon) forgetAll() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.clients.stopAll()
+	if err := d.leases.StopAll(); err != nil {
+		return err
+	}
 	next := model.Desired{}
 	for _, n := range d.desired.Networks {
 		if !d.desired.PrivateNetwork(n.Name) {

@@ -18,7 +18,8 @@ import (
 // several attachments, or if files declare the attachment.
 func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (r api.Result, err error) {
 	refs, named := d.refs(ctx, req.Sandbox), d.refs(ctx, req.Name)
-	err = d.ports.Do(ctx, func() (err error) { r, err = d.detach(req, refs, named); return err })
+	step := func() (err error) { r, err = d.detach(req, refs, named); return err }
+	err = d.releasing(func() error { return d.ports.Do(ctx, step) })
 	return r, err
 }
 
@@ -42,11 +43,13 @@ func (d *Daemon) detach(req api.DetachRequest, refs, named func(string) bool) (a
 // engine, because the engine may wait for the caller. It is not an error if there is
 // none. Returns a Fault with code Conflict if files declare the attachment.
 func (d *Daemon) Remove(name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, err := d.applier.detach(d.attachments(func(a model.Attachment) bool { return a.Name == name }),
-		api.DetachRequest{Name: name})
-	return err
+	return d.releasing(func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		_, err := d.applier.detach(d.attachments(func(a model.Attachment) bool { return a.Name == name }),
+			api.DetachRequest{Name: name})
+		return err
+	})
 }
 
 // detach removes attachments for a request.
@@ -66,14 +69,15 @@ func (ap *applier) detach(found []model.Attachment, req api.DetachRequest) (api.
 		text, changed, err := ap.plan(next)
 		return api.Result{Plan: text, Changed: changed}, err
 	}
+	if err := ap.leases.Stop(names(found)...); err != nil {
+		return api.Result{}, err
+	}
 	r := api.Result{Changed: true}
 	for name := range gone {
 		r.Attachments = append(r.Attachments, ap.view(name)...)
-		ap.clients.stop(name)
 		delete(ap.problems, name)
 	}
 	if err := ap.settle(next); err != nil {
-		ap.clients.startAll()
 		return api.Result{}, fmt.Errorf("detach %s: %w", req, err)
 	}
 	ap.cfg.Log.Info("detached", "attachment", req.String())

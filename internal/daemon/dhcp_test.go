@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"fairlead/internal/dhcp/dhcptest"
 	"fairlead/internal/model"
 	"fairlead/test/place"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // leasing returns a world with a LAN that has the server, and a sandbox.
@@ -105,6 +108,112 @@ func TestAttachAgainWithoutServer(t *testing.T) {
 	}
 	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.7/24") || len(w.Attachments()) != 1 {
 		t.Errorf("after the request was repeated without a server: %s, %+v", out, w.Attachments())
+	}
+}
+
+// leaseProblem waits until the only attachment has a problem with a text, and still its address; or none.
+func (w *world) leaseProblem(text string) {
+	w.Helper()
+	w.until("the problem of the lease is "+text, func() bool {
+		v := w.Attachments()[0]
+		return v.Status == api.Up && (text == "" && v.Problem == "" || text != "" && strings.Contains(v.Problem, text))
+	})
+}
+
+// TestNoServerAfterRestart restarts the daemon while no DHCP server answers. The attachment keeps its address and has a
+// problem that says so, and the client goes on: when a server answers, the problem ends.
+func TestNoServerAfterRestart(t *testing.T) {
+	s := dhcptest.NewServer()
+	w, b, req := leasing(t, s)
+	w.attach(req)
+	w.stop()
+	s.Silent = true
+	w.start()
+	w.leaseProblem("its DHCP lease is not confirmed: no DHCP server answers")
+	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.7/24") {
+		t.Errorf("without a server: %s", out)
+	}
+	s.Answer()
+	w.leaseProblem("")
+	s.Offer("web", dhcp.Lease{})
+	w.leaseProblem("its DHCP lease has ended")
+}
+
+// TestNoServerForNextSandbox starts the sandbox of an attachment again, as after a reboot, while no DHCP server answers.
+// The client goes on: when a server answers, the attachment gets an address.
+func TestNoServerForNextSandbox(t *testing.T) {
+	s := dhcptest.NewServer()
+	w, _, _ := leasing(t, s)
+	w.named("web")
+	w.attach(api.AttachRequest{Endpoint: model.Endpoint{Name: "web", Network: "lan", Sandbox: "web"}, Keep: true, DHCP: true})
+	s.Silent = true
+	w.unname("web")
+	w.until("the attachment waits", func() bool { return w.Attachments()[0].Status == api.Waiting })
+	w.named("web")
+	w.leaseProblem("its DHCP lease is not confirmed: no DHCP server answers")
+	s.Answer()
+	w.until("the attachment has an address", func() bool { return len(w.Attachments()[0].Prefixes) == 1 })
+	w.leaseProblem("")
+}
+
+// TestChangeWithoutServer changes an attachment with an address so that it leases one, while no server answers. The
+// attachment is what it was before.
+func TestChangeWithoutServer(t *testing.T) {
+	s := dhcptest.NewServer()
+	s.Silent = true
+	w, b, req := leasing(t, s)
+	req.DHCP, req.Prefixes = false, []netip.Prefix{netip.MustParsePrefix("192.0.2.5/24")}
+	w.attach(req)
+	before := w.Attachments()
+	changed := req
+	changed.DHCP, changed.Prefixes = true, nil
+	if _, err := w.Attach(t.Context(), changed); !errors.Is(err, dhcp.ErrNoServer) {
+		t.Errorf("changed without a lease: %v", err)
+	}
+	if diff := cmp.Diff(before, w.Attachments(), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("before (-), after (+):\n%s", diff)
+	}
+	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.5/24") {
+		t.Errorf("the sandbox has %s", out)
+	}
+	s.Answer()
+	if r := w.attach(changed); len(r.Attachments[0].Prefixes) != 1 || r.Attachments[0].Prefixes[0] != prefix("192.0.2.7/24") {
+		t.Errorf("changed with a server: %+v", r.Attachments)
+	}
+	w.attach(req)
+	if got := s.Released(); len(got) != 1 {
+		t.Errorf("an attachment that leases nothing any more has released %v", got)
+	}
+}
+
+// TestSlowRelease detaches while the release of a lease takes long. Other requests go on meanwhile, and the link stays
+// until the lease is released.
+func TestSlowRelease(t *testing.T) {
+	s := dhcptest.NewServer()
+	s.Releasing = make(chan struct{})
+	w, b, req := leasing(t, s)
+	w.attach(req)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.Detach(context.Background(), api.DetachRequest{Name: "web"})
+		ended <- err
+	}()
+	select {
+	case <-s.Ending:
+	case <-time.After(place.Timeout):
+		t.Fatal("the release does not begin")
+	}
+	if again := w.Attachments(); len(again) != 1 {
+		t.Errorf("while a lease is released, the attachments are %+v", again)
+	}
+	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.7/24") {
+		t.Errorf("while a lease is released, the sandbox has %s", out)
+	}
+	w.network(model.Network{Name: "other", Driver: model.DriverMacvlan, Parent: "up0"}) // with the daemon's mutex
+	close(s.Releasing)
+	if err := <-ended; err != nil || !w.Empty() || len(s.Released()) != 1 {
+		t.Errorf("detached: %v, %+v, released %v", err, w.Attachments(), s.Released())
 	}
 }
 

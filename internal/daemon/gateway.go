@@ -107,7 +107,7 @@ func (ap *applier) restoreSet(c changedGateway) error {
 		}
 	}
 	maps.Copy(ap.problems, c.cleared)
-	defer ap.clients.startAll()
+	defer ap.startLeasing()
 	return ap.settle(next)
 }
 

@@ -76,6 +76,6 @@ func (ap *applier) reattach(at sandbox.Sandbox) error {
 		ap.cfg.Log.Info("sandbox is back", "sandbox", at.Ref, "attachment", a.Name)
 	}
 	ap.sandboxes.forgetUnused()
-	ap.clients.startAll()
+	ap.startLeasing()
 	return waits
 }

@@ -22,7 +22,6 @@ type applier struct {
 	services  *services
 	overlays  *overlays
 	gateways  *gateways
-	clients   *clients
 }
 
 // settle saves and applies a desired state. It omits sandboxes that ended meanwhile.
@@ -42,7 +41,7 @@ func (ap *applier) settle(next model.Desired) error {
 		if len(dead) == 0 {
 			return ap.rollBack(before, next, err)
 		}
-		ap.clients.stopDead(dead)
+		ap.stopDead(dead)
 		next, before = next.WithoutSandboxes(dead), before.WithoutSandboxes(dead)
 	}
 }
@@ -60,7 +59,7 @@ func (ap *applier) cleanUp(dead map[string]bool) error {
 	for ref := range dead {
 		ap.cfg.Log.Info("sandbox is gone", "sandbox", ref)
 	}
-	ap.clients.stopDead(dead)
+	ap.stopDead(dead)
 	ap.desired = ap.desired.WithoutSandboxes(dead)
 	return ap.settle(ap.desired)
 }
@@ -131,7 +130,7 @@ func (ap *applier) adopt(w model.Desired) {
 	}
 	ap.mu.Lock()
 	defer ap.mu.Unlock()
-	ap.clients.startAll()
+	ap.startLeasing()
 }
 
 // adoptAll takes over the desired state as a whole.

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/journal"
+	"fairlead/internal/daemon/leases"
 	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/engine"
 	"fairlead/internal/lock"
@@ -23,7 +24,6 @@ import (
 //	├─ externals  requests of container engines
 //	├─ reals      requests for single real servers
 //	├─ applier    saves and applies desired states
-//	│  ├─ clients    DHCP clients, which apply their leases
 //	│  ├─ overlays   answers to the checks of other hosts
 //	│  ├─ gateways   the HTTP gateway, with the servers of its services
 //	│  └─ sandboxes  sandboxes that are watched
@@ -37,6 +37,8 @@ import (
 type state struct {
 	cfg    Config
 	engine *engine.Engine
+	// leases are the DHCP clients of attachments.
+	leases *leases.Clients
 	// ports are the host ports of the proxy.
 	ports *sockets.Proxies
 

@@ -94,5 +94,5 @@ func (d *Daemon) checkPorts(publishes []model.Publish) error {
 
 // problemOf returns the problem of an attachment, or empty.
 func (s *state) problemOf(a model.Attachment) string {
-	return cmp.Or(s.problems[a.Name], external.RestartProblem(a))
+	return cmp.Or(s.problems[a.Name], external.RestartProblem(a), s.leases.Problem(a.Name))
 }

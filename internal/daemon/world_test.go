@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
 	"fairlead/internal/daemon/gateway"
+	"fairlead/internal/daemon/leases"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
@@ -48,7 +49,7 @@ type world struct {
 	finder sandbox.Finder
 	// sandboxes, if not nil, replaces the finder.
 	sandboxes daemon.Sandboxes
-	dhcp      daemon.DHCP
+	dhcp      leases.DHCP
 	facts     plan.Facts
 	changed   chan struct{}
 	stop      func()

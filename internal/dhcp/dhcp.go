@@ -43,7 +43,8 @@ type Config struct {
 	// Last is the address of an earlier lease, which is requested again. The zero
 	// value means any address.
 	Last netip.Addr
-	// Failed is called when the earlier lease could not be confirmed and is requested again and again; it may be nil.
+	// Failed is called once if there is no first lease, or the earlier one is not confirmed. Then the client goes on
+	// asking. If it is nil, Run returns the error.
 	Failed func(error)
 }
 
@@ -81,9 +82,8 @@ var (
 // Run acquires a lease, renews it until ctx ends, and then releases it. It calls
 // notify, always from one goroutine, with the first lease, with each renewed or
 // new lease, and with the zero Lease after a loss. Returns ErrNoServer or another
-// error, after a bounded time, if it cannot get a first lease, and ErrGone when the
-// sandbox ends. After a later loss, or if the sandbox had a lease before (Config.Last), it tries until it gets a new
-// lease.
+// error, after a bounded time, if it cannot get a first lease and Config.Failed is nil, and ErrGone when the
+// sandbox ends. After a later loss it tries until it gets a new lease.
 func Run(ctx context.Context, c Config, notify func(Lease)) error {
 	x, err := newClient(c)
 	if err == nil {

@@ -23,11 +23,9 @@ const (
 // maintain is Run with a given exchanger.
 func maintain(ctx context.Context, x exchanger, c Config, notify func(Lease)) error {
 	g, err := first(ctx, x)
-	if err != nil && c.Last.IsValid() && !errors.Is(err, ErrGone) && ctx.Err() == nil {
-		if c.Failed != nil {
-			c.Failed(err)
-		}
-		if errors.Is(err, errConflict) {
+	if err != nil && c.Failed != nil && !errors.Is(err, ErrGone) && ctx.Err() == nil {
+		c.Failed(err)
+		if c.Last.IsValid() && errors.Is(err, errConflict) {
 			notify(Lease{})
 		}
 		g, err = again(ctx, x)

@@ -78,9 +78,11 @@ func TestHold(t *testing.T) {
 		server server
 		lasts  time.Duration
 		last   netip.Addr
-		want   string
-		err    error
-		words  string
+		// once means that the client does not go on asking.
+		once  bool
+		want  string
+		err   error
+		words string
 	}{
 		"a lease is renewed at half its time, and released": {
 			server: server{acquire: always(one), extend: always(one)}, lasts: 70 * time.Minute,
@@ -110,9 +112,18 @@ func TestHold(t *testing.T) {
 				"32m30s acquire|35m10s acquire|40m10s acquire|45m10s acquire",
 		},
 		"no first lease": {
-			server: server{acquire: never(ErrNoServer)}, lasts: time.Hour,
+			server: server{acquire: never(ErrNoServer)}, lasts: time.Hour, once: true,
 			want: "0s acquire", err: ErrNoServer,
 			words: "check that the network behind the link (parent, VLAN, bridge) has one, or give an address",
+		},
+		"no first lease, and the client goes on": {
+			server: server{extend: always(one), acquire: func(n int) (grant, error) {
+				if n < 4 {
+					return grant{}, ErrNoServer
+				}
+				return lease(one), nil
+			}}, lasts: 20 * time.Minute,
+			want: "0s acquire|0s failed|0s acquire|10s acquire|30s acquire|30s got 192.0.2.1/24|20m0s release 192.0.2.1/24",
 		},
 		"no server after a restart": {
 			server: server{extend: always(one), acquire: func(n int) (grant, error) {
@@ -134,7 +145,7 @@ func TestHold(t *testing.T) {
 				"20m0s release 192.0.2.2/24",
 		},
 		"every address is in use": {
-			server: server{acquire: never(errConflict)}, lasts: time.Hour,
+			server: server{acquire: never(errConflict)}, lasts: time.Hour, once: true,
 			want: "0s acquire|0s acquire|0s acquire", err: errConflict, words: "shrink the range",
 		},
 		"the sandbox ends": {
@@ -154,7 +165,11 @@ func TestHold(t *testing.T) {
 				f.begin = time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), s.lasts)
 				defer cancel()
-				err := maintain(ctx, f, Config{Last: s.last, Failed: func(error) { f.note("failed") }}, func(l Lease) {
+				c := Config{Last: s.last, Failed: func(error) { f.note("failed") }}
+				if s.once {
+					c.Failed = nil
+				}
+				err := maintain(ctx, f, c, func(l Lease) {
 					if l.IsZero() {
 						f.note("lost")
 					} else {

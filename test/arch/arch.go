@@ -350,6 +350,11 @@ var Rules = []Rule{
 			"internal/daemon/sockets/..."},
 	},
 	{
+		Name: "leases of DHCP servers are held without the daemon, the engine and the kernel",
+		Of:   []string{"internal/daemon/leases/..."},
+		Ours: []string{"internal/model/...", "internal/dhcp", "internal/lock", "internal/daemon/leases/..."},
+	},
+	{
 		Name: "requests, results, views and events are values that a client of the daemon can import without the daemon",
 		Of:   []string{"internal/api/..."}, Ours: []string{"internal/model/...", "internal/health/...",
 			"internal/kernel/counter", "internal/api/..."},

@@ -131,6 +131,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"the keeper of the gateway may not use the engine", "internal/daemon/gateway", "fairlead/internal/engine", false},
 		{"the sockets of the proxy may use the engine", "internal/daemon/sockets", "fairlead/internal/engine", true},
 		{"the sockets of the proxy may not use the daemon", "internal/daemon/sockets", "fairlead/internal/daemon", false},
+		{"leases may not use the engine", "internal/daemon/leases", "fairlead/internal/engine", false},
 		{"the proxy may use plan", "internal/proxy", "fairlead/internal/plan", true},
 		{"the proxy may not use the engine", "internal/proxy", "fairlead/internal/engine", false},
 		{"the engine may use drivers", "internal/engine", "fairlead/internal/driver/bridge", true},

@@ -14,10 +14,17 @@ import (
 
 // Server leases addresses without a network. Its methods can be called concurrently.
 type Server struct {
-	// Silent makes the server answer no client.
+	// Silent makes the server answer no client until Answer.
 	Silent bool
-	// Asked receives the configuration of each client that starts.
-	Asked chan dhcp.Config
+	// Releasing, if it is not nil, delays each release until it is closed.
+	Releasing chan struct{}
+	// Asked receives the configuration of each client that starts, and Ending the host name of each one that begins to
+	// release its lease.
+	Asked  chan dhcp.Config
+	Ending chan string
+
+	// answers is closed by Answer.
+	answers chan struct{}
 
 	mu       sync.Mutex
 	clients  map[string]chan dhcp.Lease
@@ -26,17 +33,21 @@ type Server struct {
 
 // NewServer returns a server that leases 192.0.2.7 to each client.
 func NewServer() *Server {
-	return &Server{Asked: make(chan dhcp.Config, 9), clients: map[string]chan dhcp.Lease{}}
+	return &Server{Asked: make(chan dhcp.Config, 9), Ending: make(chan string, 9), answers: make(chan struct{}), clients: map[string]chan dhcp.Lease{}}
 }
 
 // Run is dhcp.Run for a client of the server.
 func (s *Server) Run(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)) error {
-	if s.Silent && c.Last.IsValid() { // it tries until a server answers
-		<-ctx.Done()
-		return nil
-	}
-	if s.Silent {
-		return dhcp.ErrNoServer
+	if s.Silent && !s.answered() {
+		if c.Failed == nil {
+			return dhcp.ErrNoServer
+		}
+		c.Failed(dhcp.ErrNoServer)
+		select { // it tries until a server answers
+		case <-s.answers:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	leases := make(chan dhcp.Lease)
 	s.mu.Lock()
@@ -49,11 +60,27 @@ func (s *Server) Run(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)
 		case l := <-leases:
 			notify(l)
 		case <-ctx.Done():
+			s.Ending <- c.Hostname
+			if s.Releasing != nil {
+				<-s.Releasing
+			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.released = append(s.released, c.Hostname)
 			return nil
 		}
+	}
+}
+
+// Answer makes a silent server answer all clients, also those that have asked before.
+func (s *Server) Answer() { close(s.answers) }
+
+func (s *Server) answered() bool {
+	select {
+	case <-s.answers:
+		return true
+	default:
+		return false
 	}
 }
 

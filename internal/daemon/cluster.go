@@ -14,7 +14,7 @@ import (
 // each begins with its object. A network that the cluster no longer has stays until its
 // last attachment on this host is gone.
 func (d *Daemon) SetCluster(networks []model.Network, services []model.VirtualService) (problems []string) {
-	d.engine.Prepare(services)
+	defer d.prepare(services)()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next, together, problems := d.composeCluster(spec.ClusterChanges(d.desired, networks, services, spec.ClusterChecks{

@@ -16,7 +16,7 @@ import (
 // Was: the caller can then read it again and repeat the request.
 func (d *Daemon) SetService(r api.ServiceRequest) (api.Result, error) {
 	v := r.VirtualService
-	d.engine.Prepare([]model.VirtualService{v})
+	defer d.prepare([]model.VirtualService{v})()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	have, known := d.desired.Service(v.Name)
@@ -66,6 +66,19 @@ func (d *Daemon) restoreProblem(name, problem string) {
 	if problem != "" {
 		d.problems[name] = problem
 	}
+}
+
+// prepare loads what new services need. It locks mu, but not while it loads. The caller calls done after it has applied
+// the services.
+func (s *state) prepare(services []model.VirtualService) (done func()) {
+	s.mu.Lock()
+	fresh := slices.DeleteFunc(slices.Clone(services), func(v model.VirtualService) bool {
+		_, known := s.desired.Service(v.Name)
+		return known
+	})
+	s.mu.Unlock()
+	drop := s.engine.Prepare(services, fresh)
+	return func() { s.warn("unload what no service has used", drop()) }
 }
 
 // RemoveService removes a virtual service and ends its flows. If there is no such

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/driver"
 	"fairlead/internal/ipam"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
@@ -105,19 +106,32 @@ func policies(net *rtnl.Reader, s model.State) ([]plan.IPsecPolicy, error) {
 	}), err
 }
 
-// Prepare asks the kernel for the features that services need. The kernel verifies programs for up to a second then, once
-// in the life of the process, so a caller prepares before it locks what others need.
-func (e *Engine) Prepare(services []model.VirtualService) { e.missing(services) }
+// Prepare asks the kernel for the features that services need, and loads the programs for them if the host has none
+// yet. The kernel verifies programs for some seconds then, so a caller prepares before it locks what others need. The
+// caller calls done after it has applied the services. fresh are those that the host does not have yet.
+func (e *Engine) Prepare(services, fresh []model.VirtualService) (done func() error) {
+	missing := e.missing(services)
+	if missing[plan.FeatureServices] != "" || paths.Missing(e.cfg.Facts, onlyServices) != "" ||
+		!slices.ContainsFunc(fresh, mayNeedServices) {
+		return func() error { return nil }
+	}
+	done, _ = datapath.LoadServices(e.cfg.Inspector.EBPF()) // the step that needs them returns the error
+	return done
+}
+
+// onlyServices are the features without which the programs for services are not tried.
+var onlyServices = []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks}
+
+// mayNeedServices reports whether a service may use the programs for services.
+func mayNeedServices(v model.VirtualService) bool {
+	p, named := paths.Plane(v.Plane)
+	return v.Balances() && (!named || slices.Contains(p.Needs(v), plan.FeatureServices))
+}
 
 // missing returns the missing features, including those that only services need.
 func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]string {
 	missing := e.cfg.Facts.Missing
-	mayNeed := func(v model.VirtualService) bool {
-		p, named := paths.Plane(v.Plane)
-		return v.Balances() && (!named || slices.Contains(p.Needs(v), plan.FeatureServices))
-	}
-	if paths.Missing(e.cfg.Facts, []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks}) != "" ||
-		!slices.ContainsFunc(services, mayNeed) {
+	if paths.Missing(e.cfg.Facts, onlyServices) != "" || !slices.ContainsFunc(services, mayNeedServices) {
 		return missing
 	}
 	if err := e.cfg.Inspector.Balances(); err != nil {

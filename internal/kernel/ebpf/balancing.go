@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,37 +75,49 @@ func (p *Datapath) Serve() error {
 	return err
 }
 
-// enlarge replaces the maps for services with maps of full size, and loads the programs
-// again. Attached programs are replaced afterwards (renew).
+// enlarge replaces the maps for services with maps of full size, and the programs. Attached programs are replaced
+// afterwards (renew).
 func (p *Datapath) enlarge() error {
-	next := &Datapath{opt: p.opt, bindKey: p.bindKey, balancing: true, maps: maps.Clone(p.maps)}
-	fresh, err := p.roomForServices()
-	if err != nil {
-		return err
+	g := p.growth
+	if p.growth = nil; g == nil {
+		var err error
+		if g, err = NewGrowth(p); err != nil {
+			return err
+		}
+		if err := g.Load(); err != nil {
+			return errors.Join(err, g.Close())
+		}
 	}
-	maps.Copy(next.maps, fresh)
-	if next.balancer, err = openBalancer(next.maps); err == nil {
-		err = next.loadLike(p)
+	// Other programs can have been loaded since the growth began.
+	err := g.next.loadAlso(slices.Collect(maps.Keys(p.programs)), slices.Collect(maps.Keys(p.bare)))
+	grown := maps.Clone(p.maps)
+	maps.Copy(grown, g.fresh)
+	var balancer *Balancer
+	if err == nil {
+		balancer, err = openBalancer(grown)
 	}
 	if err == nil {
-		err = p.pinInstead(fresh)
+		err = p.pinInstead(g.fresh)
 	}
 	if err != nil {
-		closeAll(fresh)
-		return errors.Join(err, next.closePrograms())
+		return errors.Join(err, g.Close())
 	}
 	old := *p
 	p.balancing, p.renewed = true, false
-	p.maps, p.balancer, p.programs, p.bare = next.maps, next.balancer, next.programs, next.bare
-	for name := range fresh {
-		err = errors.Join(err, old.maps[name].Close())
+	p.maps, p.balancer, p.programs, p.bare = grown, balancer, g.next.programs, g.next.bare
+	for name, m := range g.next.maps {
+		if g.fresh[name] == nil {
+			err = errors.Join(err, m.Close())
+		} else {
+			err = errors.Join(err, old.maps[name].Close())
+		}
 	}
 	return errors.Join(err, old.balancer.Close(), old.closePrograms())
 }
 
 // roomForServices creates the maps for services in full size.
-func (p *Datapath) roomForServices() (map[string]*ebpf.Map, error) {
-	spec, err := Spec(p.opt.Cookie, ethernet, true)
+func roomForServices(cookie uint64) (map[string]*ebpf.Map, error) {
+	spec, err := Spec(cookie, ethernet, true)
 	if err != nil {
 		return nil, err
 	}
@@ -117,22 +130,6 @@ func (p *Datapath) roomForServices() (map[string]*ebpf.Map, error) {
 		}
 	}
 	return fresh, nil
-}
-
-// loadLike loads the same kinds of programs as the other data path has loaded.
-func (p *Datapath) loadLike(other *Datapath) error {
-	p.programs = map[string]*ebpf.Program{}
-	for name := range other.programs {
-		if _, err := p.program(name); err != nil {
-			return err
-		}
-	}
-	for name := range other.bare {
-		if _, err := p.linkProgram(name, true); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // pinInstead pins maps in place of the pinned ones with the same names.

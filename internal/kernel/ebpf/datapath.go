@@ -57,6 +57,8 @@ type Datapath struct {
 	// balancing says that maps and programs support services, and renewed that all
 	// attached programs do.
 	balancing, renewed bool
+	// growth is loaded for the first virtual service; nil if it is not.
+	growth *Growth
 	// localRealEgress says that links with a program at ingress have LocalRealEgress at
 	// egress.
 	localRealEgress bool
@@ -283,6 +285,9 @@ func (p *Datapath) Close() error {
 	var errs []error
 	for _, l := range p.attached {
 		errs = append(errs, l.Close())
+	}
+	if p.growth != nil {
+		errs = append(errs, p.growth.Withdraw(p))
 	}
 	errs = append(errs, p.closePrograms())
 	if p.balancer != nil {

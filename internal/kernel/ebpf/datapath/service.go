@@ -49,6 +49,39 @@ func (*Handle) Balances() error {
 	return nil
 }
 
+// LoadServices loads what the first virtual service needs, unless that is loaded: the kernel verifies the programs for
+// more than a second. Meanwhile the data path is not locked. drop releases what no service has used.
+func LoadServices(h *Handle) (drop func() error, err error) {
+	nothing := func() error { return nil }
+	h.mu.Lock()
+	p, err := h.Datapath()
+	var g *ebpf.Growth
+	if err == nil {
+		g, err = ebpf.NewGrowth(p)
+	}
+	h.mu.Unlock()
+	if err != nil || g == nil {
+		return nothing, err
+	}
+	err = h.ns.Do(func() error { return g.Load(ebpf.Uplink) })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		return nothing, errors.Join(err, g.Close(), h.unloadIdle())
+	}
+	if h.ebpfState != p || !g.Offer(p) { // it was unloaded meanwhile, or has grown
+		return nothing, g.Close()
+	}
+	return func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.ebpfState != p {
+			return nil
+		}
+		return errors.Join(g.Withdraw(p), h.unloadIdle())
+	}, nil
+}
+
 // Prepare loads the programs with support for services if a step adds one. The
 // programs that are attached next then need not be replaced when the service is
 // added.

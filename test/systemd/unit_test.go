@@ -1,6 +1,7 @@
 package systemd_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -22,6 +23,9 @@ import (
 
 const (
 	timeout = time.Minute
+	// commandLimit is how long a command beside the service may take: longer than the daemon waits for a process
+	// of its own that does not answer.
+	commandLimit = 90 * time.Second
 	// request sends its input, and then waits for the answer. Without the flags socat waits for
 	// only half a second.
 	request = "socat -t 60 -T 60 -"
@@ -47,7 +51,7 @@ setpriv --reuid 65534 --clear-groups socat TCP-LISTEN:9000,fork EXEC:cat 3>&- 4>
 mount -o remount,bind,ro /run
 mount -o remount,bind,ro /
 export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=admin:docker WATCHDOG_PID=$$ WATCHDOG_USEC=500000
-exec setpriv --bounding-set "$CAPS" --no-new-privs filter $SYSCALLS -- $COMMAND --state-dir /run/state --teardown \
+exec setpriv --bounding-set "$CAPS" --no-new-privs filter $SYSCALLS -- $COMMAND --state-dir /run/state $FLAGS \
 	--metrics unix:/run/fairlead/metrics.sock --metrics-group 65534
 `
 
@@ -62,7 +66,8 @@ type service struct {
 	path     string
 }
 
-func start(t *testing.T) *service {
+// start starts the service with further flags of the daemon.
+func start(t *testing.T, flags ...string) *service {
 	t.Helper()
 	unit, err := systemd.Read("../../packaging/systemd/fairlead.service")
 	if err != nil {
@@ -111,6 +116,7 @@ func start(t *testing.T) *service {
 	cmd := exec.Command("sh", "-c", started)
 	cmd.Env = []string{"PATH=" + s.path, "CAPS=" + unit.BoundingSet(), "SYSCALLS=" +
 		strings.Join(systemCalls(t, unit), " "), "COMMAND=" + strings.TrimPrefix(unit["ExecStart"], "/usr/bin/"),
+		"FLAGS=" + strings.Join(flags, " "),
 		"NOTIFY_SOCKET=" + filepath.Join(dir, "notify"),
 		fmt.Sprintf("JOURNAL_STREAM=%d:%d", st.Dev, st.Ino)}
 	cmd.ExtraFiles, cmd.Stderr = external, s.log
@@ -179,13 +185,16 @@ func (s *service) logged() string {
 	return string(text)
 }
 
-// run runs a command line beside the service, as root with all capabilities.
+// run runs a command line beside the service, as root with all capabilities. The command is ended after commandLimit.
 func (s *service) run(line string) (string, error) {
-	cmd := exec.Command("nsenter", "-t", fmt.Sprint(s.process.Cmd.Process.Pid), "-n", "-m", "-p", "--", "sh", "-c",
+	ctx, cancel := context.WithTimeout(s.Context(), commandLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "nsenter", "-t", fmt.Sprint(s.process.Cmd.Process.Pid), "-n", "-m", "-p", "--", "sh", "-c",
 		line)
 	cmd.Env = []string{"PATH=" + s.path, "FAIRLEAD_SOCKET=" + s.socket}
+	cmd.WaitDelay = time.Second // a program that the command has started may have its output open
 	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return string(out), cmp.Or(ctx.Err(), err)
 }
 
 // says runs a command line, which must print the words.
@@ -199,7 +208,7 @@ func (s *service) says(line, words string) {
 // TestUnitIsSufficient runs the daemon with the permissions of the unit: it uses the passed
 // sockets, notifies the service manager, serves metrics to a group, attaches, and publishes in every mode.
 func TestUnitIsSufficient(t *testing.T) {
-	s := start(t)
+	s := start(t, "--teardown")
 	// The socket exists before the daemon runs: clients wait.
 	s.says("fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64", "")
 	s.await("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")

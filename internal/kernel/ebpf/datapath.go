@@ -243,9 +243,10 @@ func (p *Datapath) foundMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, e
 	return found, err
 }
 
-// openMaps opens the maps that an earlier process left. A map with another layout is
-// replaced, and its flows are lost. That is a map of another version, or one for
-// services that no longer exist.
+// openMaps opens the maps that an earlier process left. An LRU map with another number
+// of entries stays as it is, because its flows are open (ofSize). A map with another
+// layout is replaced, and its flows are lost. That is a map of another version, or one
+// for services that no longer exist.
 func (dir pins) openMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
 	pinned := map[string]*ebpf.Map{}
 	if dir == "" {
@@ -262,7 +263,7 @@ func (dir pins) openMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error
 			continue
 		case err != nil:
 			return pinned, fmt.Errorf("open pinned map %s: %w", path, err)
-		case want.Compatible(m) != nil:
+		case ofSize(want, m).Compatible(m) != nil:
 			m.Close()
 			if err := os.Remove(path); err != nil {
 				return pinned, fmt.Errorf("replace pinned map: %w", err)
@@ -272,6 +273,19 @@ func (dir pins) openMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error
 		pinned[name] = m
 	}
 	return pinned, nil
+}
+
+// ofSize returns the specification with the number of entries of an existing LRU map, so
+// that the map fits. The number depends on the version and on the number of CPUs. A map
+// of one entry is one for services that do not exist (withoutServices), and never fits a
+// larger one.
+func ofSize(want *ebpf.MapSpec, m *ebpf.Map) *ebpf.MapSpec {
+	if want.Type != ebpf.LRUHash || want.MaxEntries == 1 || m.MaxEntries() == 1 {
+		return want
+	}
+	sized := want.Copy()
+	sized.MaxEntries = m.MaxEntries()
+	return sized
 }
 
 func closeAll(maps map[string]*ebpf.Map) {

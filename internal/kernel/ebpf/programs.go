@@ -100,8 +100,11 @@ func keep(spec *ebpf.CollectionSpec, wanted func(*ebpf.ProgramSpec) bool) {
 	maps.DeleteFunc(spec.Programs, func(_ string, prog *ebpf.ProgramSpec) bool { return !wanted(prog) })
 }
 
-// collection loads the specification with the existing maps.
+// collection loads the specification with the existing maps. It changes the specification.
 func collection(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map) (*ebpf.Collection, error) {
+	for name, m := range there {
+		spec.Maps[name] = ofSize(spec.Maps[name], m)
+	}
 	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: there})
 	if err != nil {
 		return nil, explain(err)

@@ -10,7 +10,10 @@ import (
 // ServiceTable is the skeleton of the nft table for the virtual services of the
 // data plane nft. It is a separate table, so that a host without such a service has
 // none of its rules.
-type ServiceTable struct{}
+type ServiceTable struct {
+	// Damaged is true for an observed table that must be replaced.
+	Damaged bool
+}
 
 // ServicesTable is the table's name; its family is inet.
 const ServicesTable = Mark + "-services"

@@ -41,7 +41,10 @@ const (
 
 // Table is the skeleton of Fairlead's nft table: its sets, maps and chains.
 // Networks and publishes only add elements, so the rules never change.
-type Table struct{}
+type Table struct {
+	// Damaged is true for an observed table that must be replaced.
+	Damaged bool
+}
 
 // Key implements Object.
 func (Table) Key() string { return "nft table" }

@@ -21,12 +21,16 @@ type batch struct {
 	messages
 	sets uint32
 	err  error
+	// standsIn makes the steps change the stand-ins of their tables (standInOf). leftOut are the chains that a stand-in
+	// does not have, by their tables.
+	standsIn bool
+	leftOut  map[[2]string]bool
 }
 
 // begin begins a transaction. All that it creates has Fairlead's mark in its name
 // or comment.
 func (h *Handle) begin() *batch {
-	b := &batch{h: h}
+	b := &batch{h: h, leftOut: map[[2]string]bool{}}
 	b.edge(unix.NFNL_MSG_BATCH_BEGIN)
 	return b
 }
@@ -47,6 +51,9 @@ func (b *batch) edge(kind uint16) {
 // given name. The attribute of the table's name has the same number in all
 // messages. So have those of a set's name, a rule's chain and an element's set.
 func (b *batch) step(kind, flags uint16, t *nftables.Table, name string, body func()) {
+	if b.standsIn {
+		t = standInOf(t)
+	}
 	b.message(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags, [nfgenLen]byte{byte(t.Family), unix.NFNETLINK_V0}, func() {
 		b.text(unix.NFTA_TABLE_NAME, t.Name)
 		switch {
@@ -78,8 +85,12 @@ func (b *batch) dropTable(t *nftables.Table) {
 	b.delTable(t)
 }
 
-// addChain adds the chain. A base chain has the policy accept.
+// addChain adds the chain. A base chain has the policy accept. A stand-in gets no base chain but those of NAT.
 func (b *batch) addChain(t *nftables.Table, ch chain) {
+	if b.standsIn && ch.hook != nil && ch.kind != nftables.ChainTypeNAT {
+		b.leftOut[[2]string{t.Name, ch.name}] = true
+		return
+	}
 	b.step(unix.NFT_MSG_NEWCHAIN, toMake, t, ch.name, func() {
 		if ch.hook != nil {
 			b.nest(unix.NFTA_CHAIN_HOOK, func() {
@@ -102,6 +113,9 @@ func (b *batch) delChain(t *nftables.Table, name string) {
 
 // addRule appends a rule with a comment.
 func (b *batch) addRule(t *nftables.Table, chain string, exprs []expr.Any, comment string) {
+	if b.leftOut[[2]string{t.Name, chain}] {
+		return
+	}
 	b.step(unix.NFT_MSG_NEWRULE, toAdd, t, chain, func() {
 		b.nest(unix.NFTA_RULE_EXPRESSIONS, func() {
 			for _, e := range exprs {

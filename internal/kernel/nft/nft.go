@@ -68,18 +68,36 @@ func (h *Handle) Transact(ops []plan.Op) error {
 			return err
 		}
 	}
+	end, err := h.standIn(elements, services)
+	if err != nil {
+		return errors.Join(err, bindAgain())
+	}
+	begun, err := h.carryOut(false, elements, services)
+	if err != nil {
+		err = errors.Join(err, h.dropNewTable(made && begun), bindAgain())
+	}
+	return errors.Join(err, end())
+}
+
+// carryOut carries out the steps on the tables, or on their stand-ins. begun reports whether a transaction before the
+// one that failed has been carried out.
+func (h *Handle) carryOut(standsIn bool, elements elementSteps, services serviceOps) (begun bool, err error) {
 	b := h.begin()
+	b.standsIn = standsIn
 	b.queueElements(elements)
-	for first := true; first || len(services.ops) > 0; first, b = false, h.begin() {
+	for first := true; first || len(services.ops) > 0; first = false {
+		if !first {
+			b = h.begin()
+			b.standsIn = standsIn
+		}
 		if services, err = h.queueServices(b, services); err != nil {
-			return errors.Join(err, bindAgain())
+			return !first, err
 		}
 		if err := b.commit(); err != nil {
-			return errors.Join(fmt.Errorf("change nft table %s: %w", plan.Mark, err), h.dropNewTable(made && !first),
-				bindAgain())
+			return !first, fmt.Errorf("change nft table %s: %w", plan.Mark, err)
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // queueElements adds the steps on table fairlead to the transaction.
@@ -87,6 +105,7 @@ func (b *batch) queueElements(steps elementSteps) {
 	switch {
 	case steps.dropTable:
 		b.dropTable(table())
+		b.dropTable(standInOf(table()))
 		return
 	case steps.makeTable:
 		b.replaceTable(table())

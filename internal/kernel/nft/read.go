@@ -15,12 +15,16 @@ import (
 )
 
 // ReadTable returns table fairlead and every element in it, as the kernel has
-// them. It returns nothing if the table is missing or damaged.
+// them. It returns nothing if the table is missing or damaged, and a damaged table
+// without elements if its replacement was interrupted.
 func (h *Handle) ReadTable() (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
 		return nil, nil
+	}
+	if interrupted, err := h.exists(standInOf(table())); err != nil || interrupted {
+		return plan.Plan{plan.Table{Damaged: true}}, err
 	}
 	whole, err := h.nft.readWhole(table(), tableChains())
 	if err != nil || !whole {

@@ -47,6 +47,7 @@ func (h *Handle) queueServices(b *batch, s serviceOps) (left serviceOps, err err
 	switch {
 	case s.dropTable:
 		b.dropTable(serviceTable())
+		b.dropTable(standInOf(serviceTable()))
 		return serviceOps{}, nil
 	case s.makeTable:
 		b.makeServiceTable()

@@ -23,12 +23,16 @@ type foundService struct {
 
 // ReadServices returns the table of services. A service that equals one of the
 // plans' is returned as it is there. A service that differs, or that no plan has,
-// is returned as damaged. The result is empty if the skeleton is incomplete.
+// is returned as damaged. The result is empty if the skeleton is incomplete, and a
+// damaged table without services if the table's replacement was interrupted.
 func (h *Handle) ReadServices(plans ...plan.Plan) (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
 		return nil, nil
+	}
+	if interrupted, err := h.exists(standInOf(serviceTable())); err != nil || interrupted {
+		return plan.Plan{plan.ServiceTable{Damaged: true}}, err
 	}
 	rules, err := h.nft.comments(serviceTable())
 	if err != nil || len(rules) == 0 {

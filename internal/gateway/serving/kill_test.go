@@ -54,6 +54,25 @@ func TestKillWithoutCapKill(t *testing.T) {
 	}
 }
 
+// TestKillEndedProcess kills a process that has ended, and whose pidfd is closed.
+func TestKillEndedProcess(t *testing.T) {
+	pidfd := -1
+	cmd := exec.Command("true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{PidFD: &pidfd}
+	started, err := child.Start(t.Context(), cmd, child.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-started.Done()
+	p := &process{pid: cmd.Process.Pid, pidfd: os.NewFile(uintptr(pidfd), "true"), done: started.Done()}
+	if err := p.pidfd.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.kill(); err != nil {
+		t.Error(err)
+	}
+}
+
 // dropKill takes CAP_KILL from the calling thread.
 func dropKill() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

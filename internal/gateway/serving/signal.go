@@ -15,10 +15,20 @@ func (p *process) kill() error {
 	if errors.Is(err, unix.EPERM) {
 		err = asUser(User, func() error { return sendKill(p.pidfd) })
 	}
-	if err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, os.ErrClosed) {
+	if err == nil || errors.Is(err, unix.ESRCH) || p.hasEnded() {
 		return nil
 	}
 	return fmt.Errorf("end the serving process %d: %w: end it with `kill -9 %d`", p.pid, err, p.pid)
+}
+
+// hasEnded reports whether the process has ended. Then pidfd may be closed.
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func sendKill(pidfd *os.File) error {

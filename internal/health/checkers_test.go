@@ -2,14 +2,18 @@ package health
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -288,6 +292,41 @@ func TestTLS(t *testing.T) {
 		!strings.Contains(err.Error(), "expired on") {
 		t.Errorf("after its end: %v", err)
 	}
+}
+
+// TestTLSAnswerAfterPause reads the part of an answer over TLS that comes after a pause.
+func TestTLSAnswerAfterPause(t *testing.T) {
+	s := quietTLS(http.NotFoundHandler(), false)
+	s.Close()
+	later := make(chan struct{})
+	at := listen(t, "127.0.0.1:0", func(c net.Conn) {
+		server := tls.Server(c, s.TLS)
+		_ = server.Handshake()
+		<-later
+		_, _ = io.WriteString(server, "220 ready")
+		_, _ = io.Copy(io.Discard, c)
+	})
+	raw, err := open(t.Context(), Target{Real: at}, "tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	conn, err := newSecure(model.Check{}, Means{}).client(t.Context(), raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, 20)
+	if _, err := conn.Read(answer); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("in the pause: %v", err)
+	}
+	close(later)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r := tcpCheck{expect: regexp.MustCompile("^220 ready$")}.read(ctx, conn)
+	expect(t, r, true, "the answer matches")
 }
 
 func TestGRPC(t *testing.T) {

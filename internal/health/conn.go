@@ -67,7 +67,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	p = p[:min(len(p), b.left)]
 	n, err := b.Conn.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		n, err = b.readArrived(p, err)
+		// The error of a file is not a net.Error: after that, crypto/tls would never read again.
+		n, err = b.readArrived(p, os.ErrDeadlineExceeded)
 	}
 	b.left -= n
 	return n, err

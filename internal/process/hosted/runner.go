@@ -236,14 +236,18 @@ func (r *Runner) followDocker(of *values.Docker) error {
 	return nil
 }
 
-// containersChanged applies the configuration of the containers, unless ctx has ended.
+// containersChanged applies the configuration of the containers, unless ctx has ended. A gateway that could not be
+// started gets it with the next attempt.
 func (r *Runner) containersChanged(ctx context.Context, source standalone.Source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ctx.Err() != nil || r.controller == nil {
+	if ctx.Err() != nil {
 		return
 	}
 	r.sources[fromContainers] = source
+	if r.controller == nil {
+		return
+	}
 	if err := r.apply(ctx, r.static); err != nil {
 		r.log.Error("apply the routers of containers", "error", err)
 	}

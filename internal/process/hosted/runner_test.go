@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +18,10 @@ import (
 	"fairlead/internal/gateway/serving"
 	"fairlead/internal/model"
 	values "fairlead/internal/model/gateway"
+	"fairlead/internal/process/standalone"
 
 	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -165,5 +169,40 @@ func TestFilesAreWatched(t *testing.T) {
 				t.Fatalf("%s: %q, %v", user, got, err)
 			}
 		}
+	}
+}
+
+// TestContainersChangeBeforeStart changes the containers while the gateway cannot start, because another process has
+// its port. When the port is free, it starts with the newest containers.
+func TestContainersChangeBeforeStart(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	defer s.Close()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRunner(t)
+	engine := values.Docker{}
+	r.docker = &following{engine, func() {}}
+	at := taken.Addr().String()
+	g := one(at, s.URL)
+	g.Static.Docker = &engine
+	if err := r.Run(t.Context(), g); !errors.Is(err, unix.EADDRINUSE) {
+		t.Fatalf("a gateway at a port of another process: %v", err)
+	}
+	config := one(at, s.URL).Config
+	config.HTTP.Routers = map[string]*values.Router{"shop@docker": {Rule: "Host(`shop.test`)", Service: "all@docker",
+		EntryPoints: []string{"web"}}}
+	config.HTTP.Services = map[string]*values.Service{"all@docker": config.HTTP.Services["all"]}
+	r.containersChanged(t.Context(), standalone.NewSource(config, nil))
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	shown, err := r.Ask(t.Context(), "/api/rawdata")
+	if err != nil || !strings.Contains(string(shown), "shop@docker") {
+		t.Errorf("the gateway has no router of a container: %s, %v", shown, err)
 	}
 }

@@ -142,12 +142,11 @@ type Checked struct {
 // Check checks files of the file provider. If url is not empty, it finds the router of
 // a request for it.
 func Check(paths []string, url, method string) (Checked, error) {
-	g, err := gateway.New(model.Static{EntryPoints: []model.EntryPoint{{Name: "check"}}}, slog.New(slog.DiscardHandler))
+	config, problems := traefik.Files(paths)
+	g, err := gateway.New(model.Static{EntryPoints: everywhere(&config)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return Checked{}, err
 	}
-	config, problems := traefik.Files(paths)
-	everywhere(&config)
 	all, known := together(map[string]part{"file": {config, problems}})
 	return Result(g, g.Apply(&all, known), url, method)
 }
@@ -171,13 +170,30 @@ func Result(g *gateway.Gateway, objects []gateway.Status, url, method string) (C
 	return result, err
 }
 
-// everywhere puts all routers at the one entry point of a check: a file names entry
-// points that only the gateway's flags define.
-func everywhere(config *model.Config) {
+// everywhere returns the entry points of a check, and puts the routers there: a file names entry points that only the
+// gateway's flags define. All HTTP and TCP routers are at one. UDP routers stay at those that they name, because such
+// an entry point has one router.
+func everywhere(config *model.Config) []model.EntryPoint {
+	const all = "check"
 	for _, r := range config.HTTP.Routers {
-		r.EntryPoints = []string{"check"}
+		r.EntryPoints = []string{all}
 	}
 	for _, r := range config.TCP.Routers {
-		r.EntryPoints = []string{"check"}
+		r.EntryPoints = []string{all}
 	}
+	named := map[string]bool{}
+	for _, r := range config.UDP.Routers {
+		for _, name := range r.EntryPoints {
+			named[name] = true
+		}
+	}
+	delete(named, all)
+	if len(named) == 0 {
+		named["check-udp"] = true
+	}
+	points := []model.EntryPoint{{Name: all}}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		points = append(points, model.EntryPoint{Name: name, Address: ":0/udp"})
+	}
+	return points
 }

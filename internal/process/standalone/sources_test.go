@@ -2,6 +2,8 @@ package standalone
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,6 +33,27 @@ func TestStoresOfProviders(t *testing.T) {
 	}
 	if _, known := together(map[string]part{"docker": of("same"), "swarm": of("same")}); len(known) != 0 {
 		t.Errorf("equal stores are a conflict: %+v", known)
+	}
+}
+
+// TestCheckUDPRouters checks files with UDP routers, with and without names of entry points. Two at one entry point
+// are a mistake.
+func TestCheckUDPRouters(t *testing.T) {
+	for name, c := range map[string]struct{ routers, problem string }{
+		"named":     {"{a: {entryPoints: [dns], service: s}, b: {entryPoints: [ntp], service: s}}", ""},
+		"not named": {"{a: {service: s}}", ""},
+		"twice": {"{a: {entryPoints: [dns], service: s}, b: {entryPoints: [dns], service: s}}",
+			"check the files: an object cannot be used"},
+	} {
+		path := filepath.Join(t.TempDir(), "dynamic.yml")
+		text := "udp:\n  routers: " + c.routers +
+			"\n  services: {s: {loadBalancer: {servers: [{address: \"192.0.2.7:53\"}]}}}\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Check([]string{path}, "", ""); err != nil || got.Problem != c.problem {
+			t.Errorf("%s: %v, problem %q, want %q: %+v", name, err, got.Problem, c.problem, got.Objects)
+		}
 	}
 }
 

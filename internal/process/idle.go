@@ -19,6 +19,8 @@ type idle struct {
 	mu     sync.Mutex
 	timer  *time.Timer
 	active int
+	// begun counts all requests.
+	begun uint64
 }
 
 func newIdle(exits bool) *idle {
@@ -47,14 +49,15 @@ func (i *idle) touch() {
 
 // expire closes over if no request is running and the daemon is empty.
 func (i *idle) expire() {
-	i.mu.Lock()
-	busy := i.active > 0
-	i.mu.Unlock()
+	busy, before := i.requests()
 	if busy || !i.empty() {
 		return // the next change or the end of the request calls touch
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.begun != before {
+		return // the request may have changed what empty has found, and calls touch at its end
+	}
 	select {
 	case <-i.over:
 	default:
@@ -62,18 +65,32 @@ func (i *idle) expire() {
 	}
 }
 
+// requests reports whether a request is running, and returns how many have begun.
+func (i *idle) requests() (busy bool, begun uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.active > 0, i.begun
+}
+
 // handler counts the requests that are running.
 func (i *idle) handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		i.count(1)
+		i.begin()
 		defer i.touch()
-		defer i.count(-1)
+		defer i.end()
 		h.ServeHTTP(w, r)
 	})
 }
 
-func (i *idle) count(n int) {
+func (i *idle) begin() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.active += n
+	i.active++
+	i.begun++
+}
+
+func (i *idle) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.active--
 }

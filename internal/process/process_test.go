@@ -58,8 +58,9 @@ func TestMakeDirsRefusesUnsafeDirectories(t *testing.T) {
 }
 
 // TestLastLine checks that the reason of a crash is returned, and not the last line of
-// a stack.
+// a stack, and nothing that an earlier daemon has logged.
 func TestLastLine(t *testing.T) {
+	const earlier = "panic: of an earlier daemon\n\ngoroutine 1 [running]:\n"
 	for text, want := range map[string]string{
 		"": "it ended without a message",
 		"level=INFO msg=begins\nfairlead: listen: no such file\n":                                 "listen: no such file",
@@ -67,10 +68,10 @@ func TestLastLine(t *testing.T) {
 		"panic: index out of range\n\ngoroutine 7 [running]:\nmain.main()\n\tmain.go:9\n":         "it crashed: panic: index out of range",
 	} {
 		log := filepath.Join(t.TempDir(), "log")
-		if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(log, []byte(earlier+text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := lastLine(log); got != want {
+		if got := lastLine(log, int64(len(earlier))); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

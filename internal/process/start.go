@@ -52,6 +52,10 @@ func Start(ctx context.Context, opt Options) (started bool, err error) {
 		return false, fmt.Errorf("start the daemon: %w", err)
 	}
 	defer log.Close()
+	earlier, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return false, fmt.Errorf("start the daemon: %w", err)
+	}
 	ready, writer, err := os.Pipe()
 	if err != nil {
 		return false, fmt.Errorf("start the daemon: %w", err)
@@ -68,7 +72,7 @@ func Start(ctx context.Context, opt Options) (started bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("start the daemon: %w", err)
 	}
-	err = awaitReady(cmd, ready, LogFile(opt))
+	err = awaitReady(cmd, ready, LogFile(opt), earlier)
 	if err != nil && answers(ctx, opt.Socket) {
 		return false, nil // another process was faster
 	}
@@ -122,8 +126,9 @@ func CloseInherited(ready int) error {
 // LogFile returns the path of the log of a daemon in the background.
 func LogFile(opt Options) string { return filepath.Join(opt.Run, "daemon.log") }
 
-// awaitReady waits until the daemon reports on the pipe that it is ready, or ends.
-func awaitReady(cmd *exec.Cmd, ready *os.File, log string) error {
+// awaitReady waits until the daemon reports on the pipe that it is ready, or ends. The first bytes of the log, earlier
+// in number, are those of earlier daemons.
+func awaitReady(cmd *exec.Cmd, ready *os.File, log string, earlier int64) error {
 	err := ready.SetReadDeadline(time.Now().Add(startLimit))
 	var word []byte
 	if err == nil {
@@ -136,13 +141,14 @@ func awaitReady(cmd *exec.Cmd, ready *os.File, log string) error {
 		_ = cmd.Process.Kill()
 	}
 	_ = cmd.Wait()
-	return fmt.Errorf("start the daemon: %s (the whole log: %s)", lastLine(log), log)
+	return fmt.Errorf("start the daemon: %s (the whole log: %s)", lastLine(log, earlier), log)
 }
 
-// lastLine returns the last line of a daemon's log. After a crash it returns the line
-// with the reason, because the log ends with the stacks of the goroutines.
-func lastLine(log string) string {
+// lastLine returns the last line of a daemon's log, which begins after the earlier bytes. After a crash it returns the
+// line with the reason, because the log ends with the stacks of the goroutines.
+func lastLine(log string, earlier int64) string {
 	text, err := os.ReadFile(log)
+	text = text[min(earlier, int64(len(text))):]
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if err != nil || lines[len(lines)-1] == "" {
 		return "it ended without a message"

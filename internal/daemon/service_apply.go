@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/pool"
+	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/health"
 	"fairlead/internal/model"
 )
@@ -77,14 +78,15 @@ func (s *services) completed(w model.Desired, pools map[string]*pool.Pool,
 
 // apply applies a desired state. New real servers are checked once they can be reached.
 // If a service cannot have the real servers that it newly selects, the state is applied
-// without them: a service must not keep a sandbox from being attached.
+// without them: a service must not keep a sandbox from being attached. Returns an
+// *engine.UnopenedError if the state needs ports that the proxy has not opened yet.
 func (s *services) apply(w model.Desired) error {
 	defer s.health.Hold()()
 	host := s.networks.hostState(w)
 	want := s.targetOf(w, host, s.leased(w, host), nil)
 	err := s.applyTarget(want)
-	if err == nil {
-		return nil
+	if err == nil || sockets.AreUnopened(err) {
+		return err
 	}
 	without := s.targetOf(w, host, s.full.Endpoints, nil)
 	if slices.EqualFunc(without.Services, want.Services, model.VirtualService.Equal) {

@@ -2,7 +2,9 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
@@ -67,6 +69,46 @@ func TestSilentProxy(t *testing.T) {
 	for _, to := range []string{"127.0.0.1:8080", "127.0.0.1:8081"} {
 		if err := w.host.Do(func() error { return dial(to) }); err != nil {
 			t.Errorf("%s: %v", to, err)
+		}
+	}
+}
+
+// slowMeter delays each step that needs ports of the proxy until the proxy has opened them.
+type slowMeter struct{}
+
+// Applied implements daemon.Meter.
+func (slowMeter) Applied(_ time.Duration, err error) {
+	var unopened *engine.UnopenedError
+	if errors.As(err, &unopened) {
+		<-unopened.Done
+	}
+}
+
+// Healed implements daemon.Meter.
+func (slowMeter) Healed(string, int) {}
+
+// TestServiceWaitsForPortsOfTheProxy starts a daemon again whose proxy has ended. A service has its real server,
+// although the proxy opens the ports right after the step has failed.
+func TestServiceWaitsForPortsOfTheProxy(t *testing.T) {
+	w := newWorld(t)
+	w.meter = slowMeter{}
+	w.start()
+	w.network(lan)
+	shop := w.watchedSandbox()
+	request := to(shop)
+	request.Name = "shop"
+	w.attach(request)
+	w.serve(site("web", model.RealServer{Select: model.Select{Name: "shop"}, Port: 8080, Weight: 1}))
+	w.publish(shop, []model.Publish{{Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80),
+		Via: model.ViaProxy}})
+	w.stop()
+	w.start()
+	if got := w.servers("web"); got != "172.30.0.2:8080 up" {
+		t.Errorf("the service has %q", got)
+	}
+	for _, e := range w.Events() {
+		if e.Kind == api.Unhealed {
+			t.Errorf("an event: %+v", e)
 		}
 	}
 }

@@ -23,8 +23,12 @@ func (w *World) Adopt(name, path string) error {
 
 // CountEBPFOf makes EBPFBytes and EBPFFlows read the eBPF programs of a daemon
 // that runs on the server host, with its files below root.
-func (w *World) CountEBPFOf(root string) (err error) {
-	w.usesEBPF, err = kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.server.Netns().Fd()),
+func (w *World) CountEBPFOf(root string) error {
+	opened, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.server.Netns().Fd()),
 		kernel.Options{Pins: filepath.Join(root, datapath.BPFDir)})
-	return err
+	if err != nil {
+		return err
+	}
+	w.usesEBPF = opened
+	return nil
 }

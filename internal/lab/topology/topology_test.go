@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestEnginesLeaveWiresAlone: an engine on each host removes links that carry
@@ -46,6 +49,27 @@ func TestDeviceHasNoAddress(t *testing.T) {
 	}
 	if err := dial(t.Context(), w, topology.ServerSecond4); err == nil {
 		t.Errorf("the server answered at %s", topology.ServerSecond4)
+	}
+}
+
+// TestCloseWithoutCountedHost: a world closes although the host whose eBPF programs are counted could not be opened.
+func TestCloseWithoutCountedHost(t *testing.T) {
+	w := newWorld(t)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	err := w.CountEBPFOf("/")
+	if failed := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); failed != nil {
+		t.Fatal(failed)
+	}
+	if !errors.Is(err, unix.EMFILE) {
+		t.Errorf("without files: %v", err)
 	}
 }
 

@@ -19,8 +19,10 @@ import (
 //     deletes the routes that it has learnt from them. A host that has its default
 //     route from a router would lose it.
 //
-// So the engine first makes such links accept router advertisements from a host that
-// forwards, and records what the kernel overwrites, to restore it later.
+// So the engine first makes such links accept router advertisements although the host
+// forwards, and records what the kernel overwrites, to restore it later. It does so only
+// on links on which a router is expected (rtnl.RouterLink): what is behind other links,
+// such as virtual machines, must not become the host's router.
 
 // routers are the links on which the host accepts router advertisements, as far as the
 // engine knows.
@@ -59,8 +61,8 @@ func (e *Engine) keepRouters(p plan.Plan, record store.Record) (plan.Plan, error
 	return slices.Insert(p, at, keep...), nil
 }
 
-// routerLinks returns the host's links on which it accepts router advertisements, or
-// did so before Fairlead turned on forwarding.
+// routerLinks returns the host's links on which it expects a router and accepts router
+// advertisements, or did so before Fairlead turned on forwarding.
 func routerLinks(net *rtnl.Reader, record store.Record) ([]string, error) {
 	confs, err := net.RouterLinks()
 	if err != nil {
@@ -70,7 +72,7 @@ func routerLinks(net *rtnl.Reader, record store.Record) ([]string, error) {
 	for _, c := range confs {
 		_, ours := record.Setting("", plan.AcceptRA(c.Link).Name)
 		_, forwarded := record.Setting("", c.Forwarding().Name)
-		if c.AcceptRA == "1" && !forwarded || c.AcceptRA == "2" && ours {
+		if c.AcceptRA == "1" && !forwarded && c.Expected || c.AcceptRA == "2" && ours {
 			links = append(links, c.Link)
 		}
 	}

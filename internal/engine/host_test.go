@@ -2,9 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/test/place"
@@ -88,14 +91,14 @@ func TestRouterAdvertisementsTurnedOff(t *testing.T) {
 	}
 }
 
-// TestNewLinkKeepsItsRouter adds a VLAN-like link with a dot in its name while the host
-// forwards, and removes it.
+// TestNewLinkKeepsItsRouter adds a macvlan on an uplink, with a dot in its name, while the
+// host forwards, and removes it.
 func TestNewLinkKeepsItsRouter(t *testing.T) {
 	w := world(t)
-	onServer(t, w, "sysctl -qw net.ipv6.conf.all.forwarding=0")
+	routed(t, w)
 	s := mustSet(t, w, dual(t, w, model.DriverBridge, "web"))
 	for _, c := range []struct{ command, want string }{
-		{"ip link add eth0.7 type veth peer name other", "2"},
+		{"ip link add link " + topology.Wire + " name eth0.7 type macvlan mode bridge", "2"},
 		{"ip link del eth0.7", ""},
 	} {
 		onServer(t, w, c.command)
@@ -109,6 +112,42 @@ func TestNewLinkKeepsItsRouter(t *testing.T) {
 		}
 		undrifted(t, w)
 		mustSet(t, w, s)
+	}
+}
+
+// TestLinksOfOthersGetNoRouter adds links to a sandbox of another program, before and
+// after Fairlead makes the host forward: a veth, and a bridge with a veth. Advertisements
+// of the sandbox must not change the host.
+func TestLinksOfOthersGetNoRouter(t *testing.T) {
+	w := world(t)
+	routed(t, w)
+	other := kerneltest.Netns(t)
+	add := func(link, peer string) {
+		onServer(t, w, fmt.Sprintf("ip link add %[1]s type veth peer name %[2]s netns /proc/%[3]d/fd/%[4]d; "+
+			"ip link set %[1]s up", link, peer, os.Getpid(), other.File().Fd()))
+		sh(t, other.Do, "ip link set "+peer+" up")
+	}
+	add("before", "peer1")
+	s := mustSet(t, w, dual(t, w, model.DriverBridge, "web"))
+	add("after", "peer2")
+	add("port", "peer3")
+	onServer(t, w, "ip link add bridge0 type bridge; ip link set bridge0 up; ip link set port master bridge0")
+	if changed, err := w.Engine.FactsChanged(s); err != nil || changed {
+		t.Errorf("links of others change the plan: %t, %v", changed, err)
+	}
+	mustSet(t, w, s)
+	for link, peer := range map[string]string{"before": "peer1", "after": "peer2", "bridge0": "peer3"} {
+		if is := onServer(t, w, "sysctl -n net.ipv6.conf."+link+".accept_ra"); strings.TrimSpace(is) != "1" {
+			t.Errorf("accept_ra of %s is %s, want 1", link, is)
+		}
+		place.AwaitRouter(t, other.Do, peer, w.DoServer, "grep -E 'Icmp6InType134\\s+[1-9]' /proc/net/dev_snmp6/"+link)
+		if got := onServer(t, w, "ip -6 route show default dev "+link+"; ip -6 addr show dev "+link+
+			" scope global"); got != "" {
+			t.Errorf("%s: another program's sandbox has changed the host's routes or addresses:\n%s", link, got)
+		}
+	}
+	if err := w.Engine.TearDown(context.Background()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -109,6 +109,7 @@ const guardChains = `	chain input {
 	chain closed {
 		meta l4proto icmp accept
 		meta l4proto ipv6-icmp accept
+		frag frag-off != 0 accept
 		ip daddr . meta l4proto . th dport @frontends4 accept
 		ip6 daddr . meta l4proto . th dport @frontends6 accept
 		ip saddr . meta l4proto . th sport @frontends4 accept

@@ -63,6 +63,7 @@ func guardRules() []chain {
 	closed := slices.Concat([][]expr.Any{
 		rule(isProto(unix.IPPROTO_ICMP), accept),
 		rule(isProto(unix.IPPROTO_ICMPV6), accept),
+		rule(laterFragment(), accept),
 	}, to, from, [][]expr.Any{
 		rule(isProto(unix.IPPROTO_TCP), tcpFlags(tcpSyn|tcpAck, tcpSyn), accept),
 		rule(isProto(unix.IPPROTO_TCP), resetTCP()),
@@ -72,6 +73,18 @@ func guardRules() []chain {
 	return []chain{
 		{"input", nftables.ChainHookInput, afterNAT, nftables.ChainTypeFilter, input},
 		{name: "closed", rules: closed},
+	}
+}
+
+// laterFragment matches IPv6 fragments behind the first one of their packet. Without connection tracking the kernel
+// reassembles them behind this hook, and they have no ports. They are of no use without the first fragment, which has
+// the ports (RFC 8200, section 4.5). The kernel has reassembled IPv4 packets before this hook.
+func laterFragment() []expr.Any {
+	const offsetField = 2 // its lowest three bits are no part of the offset
+	return []expr.Any{
+		&expr.Exthdr{DestRegister: reg1, Type: unix.IPPROTO_FRAGMENT, Offset: offsetField, Len: 2},
+		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 2, Mask: []byte{0xff, 0xf8}, Xor: []byte{0, 0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: []byte{0, 0}},
 	}
 }
 

@@ -164,6 +164,8 @@ func (d *decoder) step(e expr.Any) {
 		d.payload(e)
 	case *expr.Ct:
 		d.ct(e)
+	case *expr.Exthdr:
+		d.exthdr(e)
 	case *expr.Fib:
 		d.fib(e)
 	case *expr.Bitwise:

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 )
 
 func (d *decoder) load(reg uint32, field Field, width, size int) {
@@ -88,4 +89,16 @@ func (d *decoder) fib(e *expr.Fib) {
 		return
 	}
 	d.load(e.Register, field, 4, 4)
+}
+
+// exthdr recognises the offset in a fragment header of IPv6 (RFC 8200, section 4.5).
+func (d *decoder) exthdr(e *expr.Exthdr) {
+	switch {
+	case e.SourceRegister != 0:
+		d.other("extension header set")
+	case e.Op == expr.ExthdrOpIpv6 && e.Type == unix.IPPROTO_FRAGMENT && e.Offset == 2 && e.Len == 2 && e.Flags == 0:
+		d.load(e.DestRegister, FragmentOffset, 2, 2)
+	default:
+		d.registers[slot(e.DestRegister)] = register{what: "extension header"}
+	}
 }

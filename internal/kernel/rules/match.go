@@ -75,10 +75,12 @@ func (c Condition) inRange(p Packet, f Field, r Range) Answer {
 }
 
 // lacks reports whether the packet does not have the field; then no condition on it
-// can match. ARP has no transport protocol, ICMP has neither ports nor flags, and a
+// can match. No packet here is a fragment. ARP has no transport protocol, ICMP has neither ports nor flags, and a
 // packet without a connection has no properties of one but its state.
 func (p Packet) lacks(f Field) bool {
 	switch f {
+	case FragmentOffset:
+		return true
 	case SourcePort, Port, Flags:
 		return p.isICMP() || p.isARP()
 	case Protocol:

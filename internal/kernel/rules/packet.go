@@ -20,6 +20,8 @@ type Packet struct {
 	Local bool
 	// Behind means that From is an address of another host, to which the route leaves on the link In.
 	Behind bool
+	// Own means that From is an address of the host. If neither is set, it is unknown where From is.
+	Own bool
 	// Translated means that the destination was rewritten, SourceTranslated that the
 	// source was.
 	Translated, SourceTranslated bool
@@ -174,8 +176,14 @@ func (p Packet) wholeField(f Field) (value []byte, known bool) {
 		}
 		return number(unix.RTN_UNICAST), p.Neighbour == NoNeighbour
 	case SourceType:
+		if p.Own {
+			return number(unix.RTN_LOCAL), true
+		}
 		return number(unix.RTN_UNICAST), p.Behind
 	case ReturnRoute:
+		if p.Own {
+			return number(0), true
+		}
 		return number(1), p.Behind
 	case Direction:
 		if p.Reply {

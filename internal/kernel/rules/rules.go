@@ -123,6 +123,8 @@ const (
 	// them in network byte order, so that ranges compare as numbers.
 	Mark   Field = "meta mark"
 	CtMark Field = "ct mark"
+	// FragmentOffset is the offset in the fragment header of an IPv6 packet, which other packets lack.
+	FragmentOffset Field = "frag frag-off"
 	// EtherType is the protocol of a frame, e.g. 0x0806 for ARP.
 	EtherType Field = "ether type"
 	// EtherSource and EtherDestination are Ethernet addresses.

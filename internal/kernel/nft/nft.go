@@ -62,26 +62,27 @@ func (h *Handle) Transact(ops []plan.Op) error {
 		}
 		return h.noNft
 	}
-	made, bindAgain := services.makeTable, func() error { return nil }
+	made := services.makeTable
 	if !made {
-		if services.unbound, bindAgain, err = h.unbind(services.ops); err != nil {
+		if services.unbound, err = h.unbind(services.ops); err != nil {
 			return err
 		}
 	}
 	end, err := h.standIn(elements, services)
 	if err != nil {
-		return errors.Join(err, bindAgain())
+		return errors.Join(err, h.bindAgain(services.ops))
 	}
-	begun, err := h.carryOut(false, elements, services)
+	begun, left, err := h.carryOut(false, elements, services)
 	if err != nil {
-		err = errors.Join(err, h.dropNewTable(made && begun), bindAgain())
+		err = errors.Join(err, h.dropNewTable(made && begun), h.bindAgain(left))
 	}
 	return errors.Join(err, end())
 }
 
-// carryOut carries out the steps on the tables, or on their stand-ins. begun reports whether a transaction before the
-// one that failed has been carried out.
-func (h *Handle) carryOut(standsIn bool, elements elementSteps, services serviceOps) (begun bool, err error) {
+// carryOut carries out the steps on the tables, or on their stand-ins. If a transaction fails, begun reports whether
+// one before it has been carried out, and left are the steps on services that have not.
+func (h *Handle) carryOut(standsIn bool, elements elementSteps, services serviceOps) (begun bool, left []plan.Op,
+	err error) {
 	b := h.begin()
 	b.standsIn = standsIn
 	b.queueElements(elements)
@@ -90,14 +91,15 @@ func (h *Handle) carryOut(standsIn bool, elements elementSteps, services service
 			b = h.begin()
 			b.standsIn = standsIn
 		}
-		if services, err = h.queueServices(b, services); err != nil {
-			return !first, err
+		left = services.ops
+		if services, err = h.queueServices(b, services); err == nil {
+			err = b.commit()
 		}
-		if err := b.commit(); err != nil {
-			return !first, fmt.Errorf("change nft table %s: %w", plan.Mark, err)
+		if err != nil {
+			return !first, left, fmt.Errorf("change nft table %s: %w", plan.Mark, err)
 		}
 	}
-	return true, nil
+	return true, nil, nil
 }
 
 // queueElements adds the steps on table fairlead to the transaction.

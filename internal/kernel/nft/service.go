@@ -15,7 +15,8 @@ import (
 
 // entriesPerTransaction limits the number of elements in one transaction, because
 // the kernel's time for a transaction grows faster than its size. All elements of
-// one service are in the same transaction.
+// one service are in the same transaction, and so are services that exchange
+// frontends.
 const entriesPerTransaction = 100_000
 
 // serviceOps are the steps on the table of services.
@@ -60,17 +61,60 @@ func (h *Handle) queueServices(b *batch, s serviceOps) (left serviceOps, err err
 	if err != nil {
 		return left, err
 	}
-	changes := make([]serviceStep, len(s.ops))
+	var changes []serviceStep
 	room := entriesPerTransaction
-	for i, op := range s.ops {
-		changes[i] = s.unbound.take(stepOf(op, present))
-		if room -= len(changes[i].to.Add) + len(changes[i].to.Del); room < 0 && i > 0 {
-			left, changes = serviceOps{ops: s.ops[i:], unbound: s.unbound}, changes[:i]
+	groups := byFrontends(s.ops)
+	for i, group := range groups {
+		var steps []serviceStep
+		for _, op := range group {
+			step := s.unbound.take(stepOf(op, present))
+			room -= len(step.to.Add) + len(step.to.Del)
+			steps = append(steps, step)
+		}
+		if room < 0 && i > 0 {
+			left = serviceOps{ops: slices.Concat(groups[i:]...), unbound: s.unbound}
 			break
 		}
+		changes = append(changes, steps...)
 	}
 	b.queueSteps(changes)
 	return left, nil
+}
+
+// byFrontends returns the steps in groups. The steps of a group have frontends in
+// common: one frees a frontend that another takes, and the kernel refuses to add
+// an element that another service still has.
+func byFrontends(ops []plan.Op) (groups [][]plan.Op) {
+	parent, of := make([]int, len(ops)), map[string]int{}
+	root := func(i int) int {
+		for parent[i] != i {
+			i = parent[i]
+		}
+		return i
+	}
+	for i, op := range ops {
+		parent[i] = i
+		for _, o := range []plan.Object{op.Object, op.Old} {
+			s, _ := o.(plan.NFTService)
+			for _, at := range s.Frontends {
+				key := string(s.Proto) + " " + at.String()
+				if other, known := of[key]; known {
+					parent[root(other)] = i
+				}
+				of[key] = i
+			}
+		}
+	}
+	place := map[int]int{}
+	for i, op := range ops {
+		at, known := place[root(i)]
+		if !known {
+			at = len(groups)
+			place[root(i)], groups = at, append(groups, nil)
+		}
+		groups[at] = append(groups[at], op)
+	}
+	return groups
 }
 
 // serviceStep is a step on one service.

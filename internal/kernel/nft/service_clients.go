@@ -26,12 +26,10 @@ import (
 // the services.
 type unbound map[string][]nftables.SetElement
 
-// unbind stops the recording of clients of real servers that the steps remove,
-// and returns the clients that were recorded until then. If the steps fail, the
-// caller calls bindAgain, which restores the recording.
-func (h *Handle) unbind(ops []plan.Op) (clients unbound, bindAgain func() error, err error) {
-	bound := map[string][]nftables.SetElement{}
-	var services []plan.NFTService
+// bindings returns the services with real servers that the steps remove although
+// clients are bound to them, and the elements that record such clients.
+func bindings(ops []plan.Op) (services []plan.NFTService, bound map[string][]nftables.SetElement) {
+	bound = map[string][]nftables.SetElement{}
 	for _, op := range ops {
 		s, _ := op.Object.(plan.NFTService)
 		old, changed := op.Old.(plan.NFTService)
@@ -50,20 +48,30 @@ func (h *Handle) unbind(ops []plan.Op) (clients unbound, bindAgain func() error,
 			}
 		}
 	}
-	bindAgain = func() error { return h.onShared(bound, (*batch).addElements) }
-	if len(services) == 0 {
-		return nil, func() error { return nil }, nil
-	}
+	return services, bound
+}
+
+// unbind stops the recording of clients of real servers that the steps remove,
+// and returns the clients that were recorded until then. If steps fail, the
+// caller calls bindAgain with those that were not carried out.
+func (h *Handle) unbind(ops []plan.Op) (clients unbound, err error) {
+	services, bound := bindings(ops)
 	if err := h.onShared(bound, (*batch).delElements); err != nil {
-		return nil, nil, fmt.Errorf("stop recording clients of real servers that leave: %w", err)
+		return nil, fmt.Errorf("stop recording clients of real servers that leave: %w", err)
 	}
 	clients = unbound{}
 	for _, s := range services {
 		if clients[s.Service], err = h.clientsElsewhere(s); err != nil {
-			return nil, nil, errors.Join(err, bindAgain())
+			return nil, errors.Join(err, h.bindAgain(ops))
 		}
 	}
-	return clients, bindAgain, nil
+	return clients, nil
+}
+
+// bindAgain restores the recording that unbind has stopped for these steps.
+func (h *Handle) bindAgain(ops []plan.Op) error {
+	_, bound := bindings(ops)
+	return h.onShared(bound, (*batch).addElements)
 }
 
 // onShared adds or deletes elements of the shared maps in one transaction.

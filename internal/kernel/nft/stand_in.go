@@ -3,7 +3,6 @@ package nft
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -57,7 +56,6 @@ func (h *Handle) standIn(elements elementSteps, services serviceOps) (end func()
 	if !services.makeTable {
 		services = serviceOps{}
 	}
-	services.ops = slices.Clone(services.ops)
 	end = func() error {
 		b := h.begin()
 		b.dropTable(standInOf(table()))
@@ -67,7 +65,7 @@ func (h *Handle) standIn(elements elementSteps, services serviceOps) (end func()
 		}
 		return nil
 	}
-	if _, err := h.carryOut(true, elements, services); err != nil {
+	if _, _, err := h.carryOut(true, elements, services); err != nil {
 		return nil, errors.Join(fmt.Errorf("make a stand-in of an nft table: %w", err), end())
 	}
 	return end, nil

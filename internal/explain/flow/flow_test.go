@@ -168,16 +168,28 @@ func (f *fake) Find(name string) (string, error) {
 	return "", errors.New("no such sandbox is running")
 }
 
-// chain returns a ruleset of one base chain with one rule.
-func chain(table, hook, kind string, r rules.Rule) rules.Ruleset {
-	return rules.Ruleset{{Table: table, Name: hook, Hook: hook, Type: kind, Policy: rules.Accept,
-		Rules: []rules.Rule{r}}}
+// chain returns a ruleset of one base chain.
+func chain(table, hook, kind string, all ...rules.Rule) rules.Ruleset {
+	return rules.Ruleset{{Table: table, Name: hook, Hook: hook, Type: kind, Policy: rules.Accept, Rules: all}}
 }
 
 // port returns the condition that a packet is for a port.
 func port(n byte) []rules.Condition {
 	b := []byte{0, n}
 	return []rules.Condition{{Fields: []rules.Field{rules.Port}, In: [][]rules.Range{{{First: b, Last: b}}}}}
+}
+
+// datagrams adds rules that check the sources of datagrams before a port mapping, as Fairlead's chain does.
+func datagrams(f *fake) {
+	field := func(of rules.Field, value ...byte) []rules.Condition {
+		return []rules.Condition{{Fields: []rules.Field{of}, In: [][]rules.Range{{{First: value, Last: value}}}}}
+	}
+	sources := chain("inet fairlead", "prerouting", "nat",
+		rules.Rule{Action: rules.Accept, Conditions: field(rules.InLink, append([]byte("lo"), make([]byte, 14)...)...)},
+		rules.Rule{Action: rules.Drop, Conditions: field(rules.SourceType, unix.RTN_LOCAL, 0, 0, 0)},
+		rules.Rule{Action: rules.Drop, Conditions: field(rules.ReturnRoute, 0, 0, 0, 0)})
+	f.rules = append(sources, chain("ip nat", "prerouting", "nat",
+		rules.Rule{Action: rules.DNAT, To: ip("10.9.0.2"), ToPorts: model.Port(80), Conditions: port(88)})...)
 }
 
 // TestExplain follows packets through fake hosts.
@@ -200,6 +212,14 @@ func TestExplain(t *testing.T) {
 			f.rules = chain("inet fw", "input", "filter", rules.Rule{Action: rules.Drop, Conditions: port(88)})
 		},
 			"begin host eth0, route host eth0, filter host eth0 = dropped: dropped by a rule at input of host: inet fw input: th dport 88 drop"},
+		"a datagram whose source is behind the link": {"192.0.2.7 to :88/udp", datagrams,
+			"begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0 = refused: no socket listens on 10.9.0.2:80/udp in web"},
+		"a datagram from the host itself": {"host to 192.0.2.2:88/udp", datagrams,
+			"route host lo, socket host lo = refused: no socket listens on 192.0.2.2:88/udp in host"},
+		"a rule that drops before NAT": {"192.0.2.7 to :88", func(f *fake) {
+			f.rules = chain("inet fw", "prerouting", "nat", rules.Rule{Action: rules.Drop, Conditions: port(88)})
+		},
+			"begin host eth0, filter host eth0 = dropped: dropped by a rule at prerouting of host: inet fw prerouting: th dport 88 drop"},
 		"a rule that cannot be evaluated": {"192.0.2.7 to :88", func(f *fake) {
 			f.rules = chain("inet fw", "input", "filter",
 				rules.Rule{Action: rules.Drop, Conditions: port(88), Partial: true})

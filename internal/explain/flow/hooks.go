@@ -43,7 +43,9 @@ func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
 		src = netip.AddrPort{}
 	}
 	c := n.conn(netns)
+	own := slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == src.Addr() })
 	found := rules.Packet{Proto: n.proto, From: src, To: p.dst, In: in, Out: out, Local: isLocal,
+		Own: own, Behind: !own && n.behind(netns, in, src.Addr()),
 		Translated: p.dnat || c.newDst.IsValid(), SourceTranslated: c.newSrc.IsValid(), Mark: p.mark, CtMark: c.mark,
 		NoTrack: *c.untracked(n.reply), Reply: n.reply, Refusal: n.refusal,
 		Established: n.established}
@@ -54,6 +56,17 @@ func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
 	}
 	found.Invalid = found.Invalid || n.established && c.answerNoTrack && !c.noTrack // no answer was seen
 	return found
+}
+
+// behind reports whether the namespace's route to the source of a packet leaves on the link on which the packet
+// arrives. If not, the answer of a rule that looks for such a route is unknown: the kernel looks at each next hop, and
+// for IPv6 at less specific routes too.
+func (n *netfilter) behind(netns, in string, src netip.Addr) bool {
+	if in == "" || !src.IsValid() {
+		return false
+	}
+	back, err := n.routes.Route(netns, rtnl.RouteQuery{To: src})
+	return err == nil && back.Type == unix.RTN_UNICAST && back.Link == in
 }
 
 // rules reads a namespace's rules and records what could not be read.
@@ -85,23 +98,11 @@ func (n *netfilter) filter(netns, hook string, part rules.Part, in, out string, 
 	if !v.Certain {
 		n.doubt("rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, n.name(netns), doubtful(v))
 	}
-	h := Hop{Kind: Filter, Where: n.name(netns), Link: firstOf(in, out), By: ruleText(v.By), Uncertain: !v.Certain,
-		Clue: Clue{Netns: netns, Hook: hook, Link: firstOf(in, out)}}
+	h := n.hopAt(netns, hook, firstOf(in, out), v)
 	switch {
 	case v.Action == rules.Drop || v.Action == rules.Reject:
-		h.What = fmt.Sprintf("%s: %s", hook, ending(v.Action, v.Certain))
-		if v.Policy {
-			h.By = policyText(v.By)
-		}
-		if isIsolation(v.By) {
-			h.Why = "only published ports and answers may enter an isolated network, and nothing may enter an internal one"
-		}
-		n.hop(*p, h)
-		if v.Certain {
-			n.end(Dropped, "%s by a rule at %s of %s: %s", done(v.Action), hook, n.name(netns), h.By)
-			return false
-		}
-		return true
+		n.drop(h, v, *p)
+		return !v.Certain
 	case !v.Certain:
 		h.What = hook + ": passes, unless a rule matches that Fairlead cannot evaluate: " + doubtful(v)
 		h.By = ""
@@ -111,6 +112,31 @@ func (n *netfilter) filter(netns, hook string, part rules.Part, in, out string, 
 		n.hop(*p, h)
 	}
 	return true
+}
+
+// hopAt returns the hop of a packet at a hook that the rules of the verdict decide on.
+func (n *netfilter) hopAt(netns, hook, link string, v rules.Verdict) Hop {
+	return Hop{Kind: Filter, Where: n.name(netns), Link: link, By: ruleText(v.By), Uncertain: !v.Certain,
+		Clue: Clue{Netns: netns, Hook: hook, Link: link}}
+}
+
+// drop records that a rule drops or rejects the packet, and ends the walk if that is certain.
+func (n *netfilter) drop(h Hop, v rules.Verdict, p packet) {
+	hook := h.Clue.Hook
+	h.What = fmt.Sprintf("%s: %s", hook, ending(v.Action, v.Certain))
+	if v.Policy {
+		h.By = policyText(v.By)
+	}
+	switch {
+	case isIsolation(v.By):
+		h.Why = "only published ports and answers may enter an isolated network, and nothing may enter an internal one"
+	case v.By.Table == ourTable && v.By.Chain == "datagram_sources":
+		h.Why = "its source address is not behind this link: the answer would go to somebody else"
+	}
+	n.hop(p, h)
+	if v.Certain {
+		n.end(Dropped, "%s by a rule at %s of %s: %s", done(v.Action), hook, h.Where, h.By)
+	}
 }
 
 // marked copies the marks that rules set to the packet, and records them.
@@ -216,6 +242,10 @@ func (n *netfilter) translate(netns, hook, in, out string, p packet) packet {
 	v := rs.Translate(hook, n.packetAt(netns, in, out, p))
 	n.marked(netns, hook, firstOf(in, out), v, &p)
 	n.natDoubts(netns, hook, v)
+	if v.Action == rules.Drop || v.Action == rules.Reject {
+		n.drop(n.hopAt(netns, hook, firstOf(in, out), v), v, p)
+		return p
+	}
 	if v.Action != rules.DNAT && v.Action != rules.Redirect {
 		return p
 	}

@@ -2,9 +2,11 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"fairlead/internal/kernel/ebpf"
@@ -45,6 +47,47 @@ func TestMappedPortsCannotBeBound(t *testing.T) {
 				err := dialer(t, w.ns, kind, s.at).bind(s.at)
 				if want := map[bool]error{true: unix.EADDRINUSE}[s.refused]; !errors.Is(err, want) {
 					t.Errorf("bind: %v, want %v", err, want)
+				}
+			})
+		}
+	}
+}
+
+// ipLocalPortRange is IP_LOCAL_PORT_RANGE of linux/in.h (Linux 6.3).
+const ipLocalPortRange = 51
+
+// TestKernelChoosesMappedPorts: the kernel may choose a mapped port of the ephemeral range for a socket, without asking
+// the hooks, and a program can make it do so. It does not choose reserved ports, and clients of the mapped port reach
+// the workload in any case.
+func TestKernelChoosesMappedPorts(t *testing.T) {
+	w := newLocalWorld(t, toBox("0.0.0.0", 40000, "10.9.0.2")...)
+	w.run(t, "sysctl", "-qw", "net.ipv4.ip_local_port_range=32768 60999")
+	const only = 40000
+	chosen := map[string]func(client) error{
+		"bind to port 0": func(c client) error { return c.bind("0.0.0.0:0") },
+		"connect":        func(c client) error { return c.connect("10.9.0.2:8081") },
+		"send":           func(c client) error { return c.sendTo("10.9.0.2:8081") },
+	}
+	for _, reserved := range []bool{false, true} {
+		if reserved {
+			w.run(t, "sysctl", "-qw", "net.ipv4.ip_local_reserved_ports=40000-40001")
+		}
+		for name, choose := range chosen {
+			t.Run(fmt.Sprintf("%s, reserved: %t", name, reserved), func(t *testing.T) {
+				c := dialer(t, w.ns, unix.SOCK_DGRAM, "10.9.0.1:0")
+				if err := unix.SetsockoptInt(c.fd, unix.IPPROTO_IP, ipLocalPortRange, only<<16|only); err != nil {
+					t.Fatal(err)
+				}
+				err := choose(c)
+				if reserved != (err != nil) || !reserved && !strings.HasSuffix(c.name(t), ":40000") {
+					t.Errorf("the socket has %s, %v", c.name(t), err)
+				}
+				of := dialer(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:40000")
+				if err := of.sendTo("127.0.0.1:40000"); err != nil {
+					t.Fatal(err)
+				}
+				if said, _ := of.answer(t); said != "10.9.0.2:8080" {
+					t.Errorf("a client of the port gets the answer of %s", said)
 				}
 			})
 		}

@@ -40,7 +40,8 @@ func localPorts(h Host) []Finding {
 		Seen: fmt.Sprintf("published ports are in the range %s, from which the kernel chooses clients' source ports (%s): %s",
 			local, facts.LocalPorts, names(clash)),
 		Why: "a client of this host may use such a port just when it should be published (\"address already in use\"), " +
-			"and packets of its connection may be redirected as if they were for the published port",
+			"the kernel may give a port published via ebpf to another program, and answers to such a program or client " +
+			"may be redirected as if they were for the published port",
 		Fix: "sysctl -w " + facts.ReservedPorts + "=" + strings.Join(add, ",")}}
 }
 

@@ -36,7 +36,7 @@ func (h *Reader) RouterLinks() ([]RouterLink, error) {
 		x.links[l.Attrs().Index] = l
 		x.ports[l.Attrs().MasterIndex] = append(x.ports[l.Attrs().MasterIndex], l.Attrs().Index)
 	}
-	if x.routed, err = h.routedLinks(); err != nil {
+	if x.routed, err = routedLinks(h); err != nil {
 		return nil, err
 	}
 	var all []RouterLink
@@ -93,7 +93,7 @@ func (x expected) on(index, depth int) bool {
 // routedLinks returns the indexes of the host's links that have a default route, or a route or an IPv6 address from a
 // router advertisement. An address that the kernel deletes at some time is from one, or from a DHCP server on the same
 // link.
-func (h *Reader) routedLinks() (map[int]bool, error) {
+func routedLinks(h *Reader) (map[int]bool, error) {
 	routes, err := h.listRoutes("", &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, err

@@ -227,6 +227,7 @@ func (l hostileDaemon) State() (api.Spec, []string) {
 }
 func (l hostileDaemon) Attachments() []api.View         { return filled[[]api.View]() }
 func (l hostileDaemon) Networks() []model.Network       { return filled[[]model.Network]() }
+func (l hostileDaemon) Unavailable() map[string]string  { return filled[map[string]string]() }
 func (l hostileDaemon) Events() []api.Event             { return filled[[]api.Event]() }
 func (l hostileDaemon) Stats(context.Context) api.Stats { return filled[api.Stats]() }
 func (l hostileDaemon) FollowEvents(context.Context) <-chan api.Event {

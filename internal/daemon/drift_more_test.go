@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -38,8 +39,8 @@ func TestHealRoutedNetwork(t *testing.T) {
 }
 
 // TestHealOnLAN deletes a macvlan's parent and creates it again. Meanwhile the network
-// is unavailable, and a bridge on the same host is not. Afterwards the sandboxes have
-// their earlier addresses.
+// is unavailable, also one without attachments, and a bridge on the same host is not.
+// Afterwards the sandboxes have their earlier addresses.
 func TestHealOnLAN(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
@@ -47,6 +48,10 @@ func TestHealOnLAN(t *testing.T) {
 	w.network(model.Network{Name: "wired", Driver: model.DriverMacvlan, Parent: wire, Subnets: []model.Subnet{
 		{Prefix: prefix("198.51.100.0/24"), Range: prefix("198.51.100.64/26")},
 		{Prefix: prefix("2001:db8::/64"), Range: prefix("2001:db8::1:0/112")}}})
+	w.network(model.Network{Name: "spare", Driver: model.DriverMacvlan, Parent: wire})
+	unavailable := func() string {
+		return strings.Join(slices.Sorted(maps.Keys(w.Unavailable())), " ")
+	}
 	inner, first, second := w.watchedSandbox(), w.watchedSandbox(), w.watchedSandbox()
 	w.attach(to(inner))
 	inner.serves(t, ":80")
@@ -77,6 +82,9 @@ func TestHealOnLAN(t *testing.T) {
 	events := w.FollowEvents(ctx)
 	w.sh("ip link del " + wire)
 	w.awaitEvent(events, api.NetworkUnavailable, "network wired")
+	if got := unavailable(); got != "spare wired" {
+		t.Errorf("unavailable networks: %s", got)
+	}
 	for _, v := range w.Attachments() {
 		if (v.Status == api.Up) != (v.Network == "lan") || (v.Problem == "") != (v.Network == "lan") {
 			t.Errorf("%s is %s: %s", v.Name, v.Status, v.Problem)
@@ -93,6 +101,9 @@ func TestHealOnLAN(t *testing.T) {
 	}
 	w.cable()
 	w.awaitEvent(events, api.NetworkAvailable, "network wired")
+	if got := unavailable(); got != "" {
+		t.Errorf("unavailable networks after the parent is back: %s", got)
+	}
 	w.answers(w.client.Do, at)
 	w.reached(8080) // by a new uplink
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 
@@ -97,6 +98,20 @@ func (ns *networks) available() (back []string, err error) {
 		}
 	}
 	return back, nil
+}
+
+// Unavailable returns why networks cannot exist on this host at present, by name. A network without attachments can be
+// among them.
+func (d *Daemon) Unavailable() map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	unfit, err := d.engine.Unfit(model.State{Networks: d.desired.Networks})
+	d.warn("read the host's links", err)
+	why := map[string]string{}
+	for name, cause := range unfit {
+		why[name] = errors.Unwrap(cause).Error() // without the network's name
+	}
+	return why
 }
 
 // forgetKeptAddresses deletes the kept addresses of attachments that are applied

@@ -35,7 +35,7 @@ func (r *Remote) CompleteNetworks(c *cobra.Command, args []string, _ string) ([]
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		for _, n := range all {
+		for _, n := range all.Networks {
 			names = append(names, n.Name)
 		}
 	}

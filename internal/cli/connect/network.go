@@ -214,9 +214,9 @@ func newNetworkList(a *command.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printNetworks(r, c.Context(), networks)
+				return printNetworks(r, c.Context(), networks, "available")
 			}, func(w model.Desired) error {
-				return printNetworks(r, c.Context(), w.Networks)
+				return printNetworks(r, c.Context(), admin.Networks{Networks: w.Networks}, "")
 			})
 		},
 	}
@@ -224,17 +224,22 @@ func newNetworkList(a *command.App) *cobra.Command {
 	return c
 }
 
-func printNetworks(r *command.Remote, ctx context.Context, networks []model.Network) error {
+// printNetworks prints the networks. state is that of networks which are not unavailable; empty means unknown.
+func printNetworks(r *command.Remote, ctx context.Context, all admin.Networks, state string) error {
 	if r.Output == "json" {
-		return r.JSON(admin.Networks{Networks: networks})
+		return r.JSON(all)
 	}
 	var origins []model.Origin
-	for _, n := range networks {
+	for _, n := range all.Networks {
 		origins = append(origins, n.Origin)
 	}
 	names := command.AskDocker(ctx, origins)
-	rows := [][]string{{"NAME", "DRIVER", "SUBNETS", "ADDRESS", "PARENT"}}
-	for _, n := range networks {
+	rows := [][]string{{"NAME", "DRIVER", "SUBNETS", "ADDRESS", "PARENT", "STATE"}}
+	for _, n := range all.Networks {
+		state := state
+		if why := all.Unavailable[n.Name]; why != "" {
+			state = "unavailable: " + why
+		}
 		var subnets, own []string
 		for _, s := range n.Subnets {
 			subnets = append(subnets, s.Prefix.String())
@@ -244,7 +249,7 @@ func printNetworks(r *command.Remote, ctx context.Context, networks []model.Netw
 		}
 		rows = append(rows, []string{names.Network(n.Name), string(n.Driver),
 			command.OrDash(strings.Join(subnets, " ")), command.OrDash(strings.Join(own, " ")),
-			command.OrDash(n.Parent)})
+			command.OrDash(n.Parent), command.OrDash(state)})
 	}
 	return r.Tabled(rows)
 }

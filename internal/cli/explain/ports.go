@@ -170,6 +170,11 @@ func askDaemon(r *command.Remote, ctx context.Context, h *doctor.Host) (err erro
 	if h.Attachments, err = client.Attachments(ctx); err != nil {
 		return err
 	}
+	networks, err := client.Networks(ctx)
+	if err != nil {
+		return err
+	}
+	h.Unavailable = networks.Unavailable
 	if h.Events, err = client.Events(ctx); err != nil {
 		return err
 	}

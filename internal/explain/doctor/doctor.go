@@ -50,6 +50,8 @@ type Host struct {
 	// Attachments are the daemon's. Daemon is true if a daemon was asked.
 	Attachments []api.View
 	Daemon      bool
+	// Unavailable has the reasons why networks cannot exist on this host at present, by name.
+	Unavailable map[string]string
 	// Balanced are the daemon's virtual services.
 	Balanced []api.ServiceView
 	// Kernel is what the kernel supports. It is nil unless Host.Costlier returns
@@ -74,6 +76,7 @@ type Check struct {
 func Checks() []Check {
 	return []Check{
 		{"attachments", attachments},
+		{"network", unavailableNetworks},
 		{"services", services},
 		{"cluster", clusterNode},
 		{"virtual-address", virtualAddress},

@@ -131,8 +131,7 @@ func TestDrift(t *testing.T) {
 	}
 	events := []api.Event{
 		at(1, api.Unhealed, "nft table"), at(2, api.Healed, "nft table"),
-		at(3, api.Conflicting, "route"), at(4, api.Unhealed, "link"), at(5, api.NetworkUnavailable, "net"),
-		at(6, api.NetworkAvailable, "net"),
+		at(3, api.Conflicting, "route"), at(4, api.Unhealed, "link"),
 	}
 	var got []string
 	for _, f := range doctor.Examine(doctor.Host{Events: events, Daemon: true}) {
@@ -140,6 +139,22 @@ func TestDrift(t *testing.T) {
 	}
 	if want := []string{"problem link", "warning another", "note the"}; !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
+	}
+}
+
+// TestUnavailableNetworks: a network that cannot exist on the host is a problem if it has attachments, else a warning.
+func TestUnavailableNetworks(t *testing.T) {
+	h := doctor.Host{Daemon: true, Unavailable: map[string]string{"lan": "no parent up0", "old": "no parent up1"}}
+	used := api.View{Status: api.Waiting}
+	used.Network = "lan"
+	h.Attachments = []api.View{used}
+	var got []string
+	for _, f := range doctor.Examine(h) {
+		got = append(got, fmt.Sprint(f.Severity, " ", f.Check, ": ", f.Seen))
+	}
+	if want := []string{"problem network: network lan is unavailable on this host: no parent up0",
+		"warning network: network old is unavailable on this host: no parent up1"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
 	}
 }
 
@@ -186,7 +201,7 @@ func TestWorstFirst(t *testing.T) {
 // TestEveryCheckIsTested: a test makes each check report something, and the guide
 // lists each check.
 func TestEveryCheckIsTested(t *testing.T) {
-	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true,
+	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true, "network": true,
 		"service-address": true, "address-conflict": true, "cluster": true,
 		"virtual-address": true, "neighbour-table": true}
 	for _, c := range faults {

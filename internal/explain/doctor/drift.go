@@ -7,8 +7,8 @@ import (
 	"fairlead/internal/api"
 )
 
-// drift reports Fairlead's objects that other programs change, and unavailable
-// networks, from the daemon's events.
+// drift reports Fairlead's objects that other programs change, from the daemon's
+// events.
 func drift(h Host) []Finding {
 	var all []Finding
 	last := map[string]api.Event{}
@@ -30,16 +30,15 @@ func drift(h Host) []Finding {
 		f := Finding{Fix: findProgram}
 		switch e.Kind {
 		case api.Unhealed:
-			f.Severity, f.Seen = Problem, fmt.Sprintf("%s was changed by %s and could not be repaired: %s", e.Object,
-				by, e.Detail)
+			f.Severity, f.Seen = Problem, fmt.Sprintf("%s is not as it should be, and could not be repaired: %s", e.Object,
+				e.Detail)
+			if e.By != "" {
+				f.Seen = fmt.Sprintf("%s was changed by %s and could not be repaired: %s", e.Object, by, e.Detail)
+			}
 			f.Why = "the host is not in the desired state; the daemon keeps trying"
 		case api.Conflicting:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("%s keeps changing %s", by, e.Object)
 			f.Why = "the daemon repairs it after each change, but waits longer each time; until the repair, traffic may be lost"
-		case api.NetworkUnavailable:
-			f.Severity, f.Seen = Problem, fmt.Sprintf("%s is unavailable on this host: %s", e.Object, e.Detail)
-			f.Why = "its sandboxes cannot communicate through it until the cause is removed"
-			f.Fix = "do what the message says; the daemon tries again automatically"
 		default:
 			continue
 		}

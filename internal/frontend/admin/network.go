@@ -22,6 +22,8 @@ type NetworkCalls interface {
 	RemoveNetwork(name string) (api.Result, error)
 	CheckNetwork(ctx context.Context, name string) ([]api.PeerPathView, error)
 	Networks() []model.Network
+	// Unavailable returns why networks cannot exist on this host at present, by name.
+	Unavailable() map[string]string
 }
 
 // NetworkRequest creates or changes a network.
@@ -43,6 +45,8 @@ type PeerPaths struct {
 // Networks are all networks, sorted by name.
 type Networks struct {
 	Networks []model.Network `json:"networks"`
+	// Unavailable has the reasons why networks cannot exist on this host at present, by name.
+	Unavailable map[string]string `json:"unavailable,omitempty"`
 }
 
 // networkHandlers registers the handlers of networks.
@@ -59,7 +63,7 @@ func networkHandlers(mux *http.ServeMux, d NetworkCalls) {
 		return PeerPaths{paths}, err
 	})
 	mux.HandleFunc("GET "+pathNetworks, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, Networks{d.Networks()})
+		answer(w, http.StatusOK, Networks{d.Networks(), d.Unavailable()})
 	})
 }
 
@@ -81,8 +85,7 @@ func (c *Client) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathV
 }
 
 // Networks returns all networks.
-func (c *Client) Networks(ctx context.Context) ([]model.Network, error) {
-	var n Networks
-	err := c.call(ctx, http.MethodGet, pathNetworks, nil, &n)
-	return n.Networks, err
+func (c *Client) Networks(ctx context.Context) (n Networks, err error) {
+	err = c.call(ctx, http.MethodGet, pathNetworks, nil, &n)
+	return n, err
 }

@@ -130,8 +130,8 @@ EOF`)
 	}
 	want := []string{
 		`ip daddr . th dport 192.0.2.1 . 80 l4proto tcp nfproto ipv4 dnat to 10.0.0.2:8080`,
-		`l4proto tcp th dport 81 dnat to 10.0.0.3`,
-		`l4proto tcp th dport 82 dnat to 10.0.0.4`,
+		`l4proto tcp nfproto ipv4 th dport 81 dnat to 10.0.0.3`,
+		`l4proto tcp nfproto ipv4 th dport 82 dnat to 10.0.0.4`,
 		`ip6 daddr 2001:db8::/64 l4proto udp nfproto ipv6 th dport 53 dnat to [fd00::2]:5353`,
 		`iifname "eth*" l4proto tcp th dport 83-84 redirect to :8300`,
 		`l4proto tcp th dport { 22, 8000-8010 } accept`,

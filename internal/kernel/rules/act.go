@@ -80,7 +80,7 @@ func (d *decoder) nat(e *expr.NAT) {
 	if e.Type == expr.NATTypeSourceNAT {
 		d.rule.Action = SNAT
 	}
-	if d.family == nftables.TableFamilyINet && e.Family != unix.NFPROTO_INET {
+	if _, known := d.only(Family); !known && d.family == nftables.TableFamilyINet && e.Family != unix.NFPROTO_INET {
 		// Packets of the other family are not translated (nft_nat_inet_eval).
 		family := []byte{byte(e.Family)}
 		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{Family}, In: [][]Range{{{family,

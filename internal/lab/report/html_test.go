@@ -135,7 +135,7 @@ func TestPageOnScreens(t *testing.T) {
 	frame := `<!doctype html>` + "\n"
 	for _, page := range []string{"quick", "publish", "failovers"} {
 		for _, width := range []string{"390", "400", "1440"} {
-			frame += `<iframe src="` + page + `.html" style="width:` + width + `px;height:3000px;border:0"></iframe>` + "\n"
+			frame += `<iframe src="` + page + `.html" style="width:` + width + `px;height:3000px;border:0"></iframe>`
 		}
 	}
 	frame += `<script>

@@ -130,7 +130,7 @@ func trust(r *result.Report) conclusion {
 		}
 	}
 	switch {
-	case len(quiet) == 0 && slices.ContainsFunc(r.Summary, func(s result.Summary) bool { return s.Distinguishable }):
+	case len(quiet) == 0 && slices.ContainsFunc(loud, func(c column) bool { return c.differs(r) }):
 		return conclusion{fmt.Sprintf("Doubtful run: believe only the differences that the next sentences name, because "+
 			"%s. Measure more or longer rounds, on a machine without other load.", doubt(r, loud)), "worse"}
 	case len(quiet) == 0:
@@ -145,6 +145,14 @@ func trust(r *result.Report) conclusion {
 	}
 	return conclusion{fmt.Sprintf("Good run: believe its ratios, in which %s. %s", exactness(r, quiet), counted(r)),
 		"better"}
+}
+
+// differs reports whether a path can be distinguished from the baseline.
+func (c column) differs(r *result.Report) bool {
+	return slices.ContainsFunc(pathsOf(r, c.client), func(path string) bool {
+		found := findingOf(c.at(r, path))
+		return found == isWorse || found == isBetter
+	})
 }
 
 // unjudged is the conclusion for a session whose figures are not compared.

@@ -30,14 +30,16 @@ func TestHostIsReachedAsBefore(t *testing.T) {
 			place.Serve(t, h.ns.Do, ":7", place.Hangup)
 			place.Serve(t, h.router.Do, ":7", place.Hangup)
 			for _, c := range commands(driver, ways.modes[i], ways.planes[i]) {
-				h.keeps(c.name, func() { c.do(h) })
+				if h.keeps(c.name, func() { c.do(h) }); c.reads {
+					continue
+				}
 				for _, there := range []string{"198.51.100.1", "[2001:db8:1::1]", "[fe80::bad%wire0]"} {
 					h.reaches(h.ns, there+":7")
 				}
 				for _, here := range []string{"198.51.100.2", "[2001:db8:1::2]"} {
 					h.reaches(h.router, here+":7")
 				}
-				// The host still learns from its router.
+				h.last = "" // The host still learns from its router:
 				shell.Run(t, h.ns.Do, "ip -6 route del default")
 				place.AwaitRouter(t, h.router.Do, "wire0", h.ns.Do, "ip -6 route show default | grep -q 'proto ra'")
 			}
@@ -49,43 +51,76 @@ func TestHostIsReachedAsBefore(t *testing.T) {
 // between two commands.
 const together = 10
 
-// TestForeignState runs every command beside what other programs have put on the host.
+// TestForeignState runs every command of a host beside what other programs have put on it.
 // FAIRLEAD_FOREIGN is the number of seeds, and FAIRLEAD_FOREIGN_FIRST the first one. With
 // FAIRLEAD_FOREIGN_TOGETHER=1, each seed has a host of its own.
 func TestForeignState(t *testing.T) {
-	first, count := number(t, "FAIRLEAD_FOREIGN_FIRST", 1), number(t, "FAIRLEAD_FOREIGN", 2*together)
+	generated(t, together, func(t *testing.T, first, last uint64) life {
+		choose := rand.New(rand.NewPCG(first, 5))
+		any := func(of []string) string { return of[choose.IntN(len(of))] }
+		mode, plane := any(ways.withoutEBPF), "nft"
+		if choose.IntN(ebpfEvery) == 0 {
+			mode, plane = any(ways.modes), any(ways.planes)
+		}
+		return newHost(t).live(commands(any(ways.drivers), mode, plane), choose, first, last)
+	})
+}
+
+// TestForeignStateOfNode runs every command of a node of a cluster beside what other
+// programs have put on its host. The variables are those of TestForeignState.
+func TestForeignStateOfNode(t *testing.T) {
+	generated(t, together/2, func(t *testing.T, first, last uint64) life {
+		choose := rand.New(rand.NewPCG(first, 6))
+		return newNode(t).live(nodeCommands(), choose, first, last)
+	})
+}
+
+// life is what happened to a host.
+type life struct {
+	// accepted are the foreign commands that the host accepted, of all.
+	accepted, all int
+	// cut is true if what others have put on the host cuts it off from etcd.
+	cut bool
+}
+
+// generated runs lives beside generated foreign state.
+func generated(t *testing.T, preset uint64, one func(t *testing.T, first, last uint64) life) {
+	t.Helper()
+	first, count := number(t, "FAIRLEAD_FOREIGN_FIRST", 1), number(t, "FAIRLEAD_FOREIGN", preset)
 	group := number(t, "FAIRLEAD_FOREIGN_TOGETHER", together)
-	accepted, total := 0, 0
+	var sum life
+	lives, cut := 0, 0
 	for seed := first; seed < first+count; seed += group {
 		last := min(seed+group, first+count) - 1
 		t.Run(fmt.Sprintf("%d-%d", seed, last), func(t *testing.T) {
-			a, n := live(t, newHost(t), seed, last)
-			accepted, total = accepted+a, total+n
+			l := one(t, seed, last)
+			sum.accepted, sum.all, lives = sum.accepted+l.accepted, sum.all+l.all, lives+1
+			if l.cut {
+				cut++
+			}
 		})
 	}
-	t.Logf("the host accepted %d of %d foreign commands", accepted, total)
-	if accepted*3 < total {
-		t.Errorf("most of the generated commands are not valid: %d of %d", accepted, total)
+	t.Logf("%d hosts accepted %d of %d foreign commands; %d hosts were cut off from etcd", lives, sum.accepted, sum.all, cut)
+	if sum.accepted*3 < sum.all {
+		t.Errorf("most of the generated commands are not valid: %d of %d", sum.accepted, sum.all)
+	}
+	if cut*2 > lives {
+		t.Errorf("%d of %d hosts were cut off from etcd", cut, lives)
 	}
 }
 
 // live runs the commands of an administrator with the foreign state of some seeds before
-// and between them. It returns how many foreign commands the host accepted.
-func live(t *testing.T, h *host, seed, last uint64) (accepted, total int) {
-	t.Helper()
-	choose := rand.New(rand.NewPCG(seed, 5))
-	any := func(of []string) string { return of[choose.IntN(len(of))] }
+// and between them.
+func (h *host) live(list []command, choose *rand.Rand, seed, last uint64) (l life) {
+	h.Helper()
 	var all foreign.Set
 	put := func(seed uint64) {
+		h.last = ""
 		set := foreign.Generate(seed)
-		taken := set.Apply(t, h.ns.Do)
-		all, accepted, total = append(all, taken...), accepted+len(taken), total+len(set)
+		taken := set.Apply(h, h.ns.Do)
+		all, l.accepted, l.all = append(all, taken...), l.accepted+len(taken), l.all+len(set)
+		l.cut = l.cut || !h.reachesOthers()
 	}
-	mode, plane := any(ways.withoutEBPF), "nft"
-	if choose.IntN(ebpfEvery) == 0 {
-		mode, plane = any(ways.modes), any(ways.planes)
-	}
-	list := commands(any(ways.drivers), mode, plane)
 	later := choose.IntN(len(list))
 	for ; seed < last; seed++ {
 		put(seed)
@@ -94,12 +129,15 @@ func live(t *testing.T, h *host, seed, last uint64) (accepted, total int) {
 		if i == later {
 			put(last)
 		}
-		if h.keeps(c.name, func() { c.do(h) }); t.Failed() {
-			t.Logf("after:\n%s", strings.Join(all, "\n"))
-			return accepted, total
+		if l.cut {
+			return l
+		}
+		if h.keeps(c.name, func() { c.do(h) }); h.Failed() {
+			h.Logf("after:\n%s", strings.Join(all, "\n"))
+			return l
 		}
 	}
-	return accepted, total
+	return l
 }
 
 func number(t *testing.T, variable string, preset uint64) uint64 {

@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
+	"fairlead/internal/gateway/serving"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/proxy"
 	"fairlead/test/daemons"
 	"fairlead/test/place"
-	"fairlead/test/process"
 	"fairlead/test/shell"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI,
-		proxy.Role: proxy.Main})
+		proxy.Role: proxy.Main, serving.Role: serving.Main})
 	os.Exit(m.Run())
 }
 
@@ -32,11 +32,19 @@ type host struct {
 	*testing.T
 	ns, router, box *netns.Namespace
 	daemon          *daemons.Daemon
+	// dir has the files that commands read.
+	dir string
+	// last is the state after the last command; empty if something else has changed it since.
+	last string
+	// other is the daemon of the router, if both are nodes of a cluster, and token what the host joins it with.
+	other *daemons.Daemon
+	token string
 }
 
 func newHost(t *testing.T) *host {
 	t.Helper()
-	h := &host{T: t, ns: kerneltest.Netns(t), router: kerneltest.Netns(t), box: kerneltest.Netns(t)}
+	h := &host{T: t, ns: kerneltest.Netns(t), router: kerneltest.Netns(t), box: kerneltest.Netns(t),
+		dir: t.TempDir()}
 	for ns, n := range map[*netns.Namespace]int{h.ns: 2, h.router: 1} {
 		shell.Run(t, ns.Do, "sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.default.dad_transmits=0")
 		if n == 2 {
@@ -61,18 +69,24 @@ func newHost(t *testing.T) *host {
 func (h *host) state() string {
 	h.Helper()
 	return shell.Run(h, h.ns.Do, "(ip -4 route show table all; ip -6 route show table all) | "+
-		"grep -v -e ' table local' -e 172.30.0 -e fd00:30: -e ' dev f[lv]-[nw]e[tb]' -e 192.0.2.80 -e 'multicast ff' | "+
+		"grep -v -e ' table local' -e 172.30.0 -e fd00:30: -e ' 10.9.' -e ' dev f[lvx]-[nw]e[tb]' -e 192.0.2.8[01] "+
+		"-e 198.51.100.7 -e 'multicast ff' | "+
 		"sed 's/ expires [0-9]*sec//; s/ mtu 1280//; s/ linkdown//' | sort; "+
-		"ip -o addr | grep -v ' f[lv]-[nw]e[tb]' | sed 's/^[0-9]*: //; s/valid_lft.*//; s/ tentative//' | sort; ip rule; ip -6 rule; ip nexthop")
+		"ip -o addr | grep -v -e ' f[lvx]-[nw]e[tb]' -e 198.51.100.7 | "+
+		"sed 's/^[0-9]*: //; s/valid_lft.*//; s/ tentative//' | sort; ip rule; ip -6 rule; ip nexthop")
 }
 
 // keeps runs a command, and fails the test if the command changes how the host reaches
 // others.
 func (h *host) keeps(what string, command func()) {
 	h.Helper()
-	before := h.state()
+	before := h.last
+	if before == "" {
+		before = h.state()
+	}
 	command()
-	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(h.state(), "\n")); diff != "" {
+	h.last = h.state()
+	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(h.last, "\n")); diff != "" {
 		h.Errorf("%s changes how the host reaches others, was (-), is (+):\n%s", what, diff)
 	}
 }
@@ -86,54 +100,5 @@ func (h *host) reaches(from *netns.Namespace, addr string) {
 	}
 	if err != nil {
 		h.Errorf("connect to %s: %v", addr, err)
-	}
-}
-
-// command is something that an administrator does.
-type command struct {
-	name string
-	do   func(*host)
-}
-
-// cli returns a command of fairlead's.
-func cli(line string) command {
-	return command{line, func(h *host) {
-		h.Helper()
-		if said, err := h.daemon.Try(strings.Fields(line)...); err != nil {
-			h.Errorf("fairlead %s: %v\n%s", line, err, said)
-		}
-	}}
-}
-
-// doctor accepts findings, also problems, but no failure.
-var doctor = command{"doctor", func(h *host) {
-	h.Helper()
-	if said, err := h.daemon.Try("doctor"); err != nil && !strings.Contains(said, " problem") {
-		h.Errorf("fairlead doctor: %v\n%s", err, said)
-	}
-}}
-
-// commands returns a life of Fairlead on a host. They include all that change the host
-// in a way of their own.
-func commands(driver, via, plane string) []command {
-	return []command{
-		cli("network create net --driver " + driver + " --subnet 172.30.0.0/24 --subnet fd00:30::/64"),
-		{"attach", func(h *host) {
-			h.Helper()
-			cli("attach net " + process.Seen(h.box.Path()) + " --name web").do(h)
-		}},
-		cli("publish web 8080:80 --via " + via),
-		cli("service add site 192.0.2.80:80 --plane " + plane + " --real name=web:80"),
-		cli("ls"), cli("network ls"), cli("service ls"), cli("ports"), cli("stats"), doctor,
-		cli("explain 198.51.100.1 198.51.100.2:8080"),
-		{"restart", func(h *host) { h.Helper(); h.daemon.Stop(); h.daemon.Start() }},
-		cli("publish web 9000-9010:8000-8010/udp --via " + via),
-		cli("service set site --real name=web:81"),
-		{"kill", func(h *host) { h.Helper(); h.daemon.Kill(); h.daemon.Start() }},
-		cli("unpublish web 8080"),
-		cli("service rm site"),
-		cli("detach web"),
-		cli("network rm net"),
-		{"stop", func(h *host) { h.Helper(); h.daemon.Stop() }},
 	}
 }

@@ -60,15 +60,17 @@ func Cells(row []string) []string {
 }
 
 // JSON prints a value as indented JSON. The JSON encodes control characters, so
-// a parser reads the original text.
+// a parser reads the original text. Empty lists are [], never null.
 func (p Printer) JSON(v any) error {
 	enc := json.NewEncoder(escape.JSON(p.to))
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	return enc.Encode(withLists(v))
 }
 
 // JSONLine prints a value as JSON on one line.
-func (p Printer) JSONLine(v any) error { return json.NewEncoder(escape.JSON(p.to)).Encode(v) }
+func (p Printer) JSONLine(v any) error {
+	return json.NewEncoder(escape.JSON(p.to)).Encode(withLists(v))
+}
 
 // Document returns a writer for text of several lines. The caller must make sure
 // that no name in the text contains a line break.

@@ -139,6 +139,7 @@ func newRoot(a *command.App) *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	initHelpCommand(root)
 	requireSubcommands(root)
+	complete(root)
 	return root
 }
 

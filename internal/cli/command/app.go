@@ -24,14 +24,18 @@ type App struct {
 // CheckOutput returns a usage error if the command does not support the format
 // of --output.
 func (a *App) CheckOutput(c *cobra.Command) error {
-	formats := []string{"table", "json"}
-	if c.Name() == "paths" {
-		formats = append(formats, "markdown")
-	}
-	if !slices.Contains(formats, a.Output) {
-		return Usage(fmt.Errorf("output %q: %s supports %s", a.Output, c.CommandPath(), strings.Join(formats, ", ")))
+	if all := formats(c); !slices.Contains(all, a.Output) {
+		return Usage(fmt.Errorf("output %q: %s supports %s", a.Output, c.CommandPath(), strings.Join(all, ", ")))
 	}
 	return nil
+}
+
+// formats returns the formats of --output that a command supports.
+func formats(c *cobra.Command) []string {
+	if c.Name() == "paths" {
+		return []string{"table", "json", "markdown"}
+	}
+	return []string{"table", "json"}
 }
 
 // JSON prints a value as JSON.

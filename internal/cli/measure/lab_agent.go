@@ -126,5 +126,5 @@ func printToken(a *command.App, at net.Addr, link string, t agent.Token) {
 		_ = a.Out.JSONLine(agent.IssuedToken{Listen: at.String(), Link: link, Token: t.String()})
 		return
 	}
-	a.Out.Note("listening on %s, link %s, token for the next laboratory:\n%s", at, link, t)
+	_ = a.Out.Lines(fmt.Sprintf("listening on %s, link %s, token for the next laboratory:", at, link), t.String())
 }

@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"fairlead/internal/child"
+	"fairlead/internal/escape"
 )
 
 // startLimit is how long the engine may take until it answers, and how long it may
@@ -130,7 +131,7 @@ func (e *Engine) Run(ctx context.Context, args ...string) (string, error) {
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+		return "", fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, escape.OneLine(said.String()))
 	}
 	return strings.TrimSuffix(string(out), "\n"), nil
 }

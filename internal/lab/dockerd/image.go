@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"fairlead/internal/escape"
 )
 
 // ErrDynamic means that a program needs shared libraries. An image with the
@@ -54,7 +56,7 @@ func (e *Engine) Import(ctx context.Context, name, program string) error {
 	}
 	err = errors.Join(pack(in, name, f), in.Close())
 	if err = errors.Join(cmd.Wait(), err); err != nil {
-		return fmt.Errorf("import %s: %w: %s", name, err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("import %s: %w: %s", name, err, escape.OneLine(said.String()))
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 
 	"fairlead/internal/child"
@@ -63,7 +62,7 @@ func (f *fairleadAddress) Share(ctx context.Context, at child.Place, addr netip.
 		return fmt.Errorf("start etcd: %w", err)
 	}
 	if !program.Await(ctx, f.etcd, func() bool { return program.Listens(f.etcd.Cmd.Process.Pid, port) }) {
-		return errors.Join(fmt.Errorf("start etcd: %s", strings.TrimSpace(f.said.Text())), ctx.Err())
+		return errors.Join(fmt.Errorf("start etcd: %s", f.said.Line()), ctx.Err())
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (d *docker) runContainer(
 	}
 	if c.control, err = c.call(ctx, l); err != nil {
 		_ = c.cli.Kill() // its output is complete only after it has ended
-		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, c.said.Text())
+		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, c.said.Line())
 	}
 	if err := c.know(); err != nil {
 		return nil, errors.Join(fmt.Errorf("find the container %s: %w", name, err), c.cli.Kill())
@@ -127,7 +127,7 @@ func (c *container) Done() <-chan struct{} { return c.cli.Done() }
 func (c *container) Wait() error {
 	err := c.cli.Wait()
 	if err != nil {
-		err = fmt.Errorf("docker run: %w: %s", err, c.said.Text())
+		err = fmt.Errorf("docker run: %w: %s", err, c.said.Line())
 	}
 	return err
 }

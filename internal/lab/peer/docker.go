@@ -96,7 +96,7 @@ func (d *docker) Start(ctx context.Context, r *rig.Rig) (err error) {
 	}
 	if create := d.createNetwork(); create != nil {
 		if _, err := d.engine.Run(ctx, create...); err != nil {
-			return errors.Join(err, errors.New(d.said.Text()))
+			return errors.Join(err, errors.New(d.said.Line()))
 		}
 	}
 	return nil
@@ -160,7 +160,7 @@ func (d *docker) startDaemon(ctx context.Context, r *rig.Rig) error {
 	limited, cancel := context.WithTimeout(ctx, daemonLimit)
 	defer cancel()
 	if !program.Await(limited, p, listening) {
-		return errors.Join(fmt.Errorf("start Fairlead's daemon: no plugin: %s", d.said.Text()), limited.Err())
+		return errors.Join(fmt.Errorf("start Fairlead's daemon: no plugin: %s", d.said.Line()), limited.Err())
 	}
 	return r.World.CountEBPFOf(d.engine.Root())
 }

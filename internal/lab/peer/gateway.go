@@ -113,7 +113,7 @@ func (g *gateway) Start(ctx context.Context, r *rig.Rig) error {
 	r.Keep(p)
 	g.process = p
 	if err := g.await(ctx, r, p); err != nil {
-		return fmt.Errorf("start %s: %w: %s", g.Path.Peer.Name, err, said.Text())
+		return fmt.Errorf("start %s: %w: %s", g.Path.Peer.Name, err, said.Line())
 	}
 	return nil
 }

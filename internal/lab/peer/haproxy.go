@@ -40,7 +40,7 @@ func (h *haproxy) Start(ctx context.Context, r *rig.Rig) error {
 	}
 	r.Keep(p)
 	if !program.Await(ctx, p, func() bool { return program.Listens(p.Cmd.Process.Pid, rig.LastPort) }) {
-		return errors.Join(fmt.Errorf("start haproxy: it does not listen: %s", said.Text()), ctx.Err())
+		return errors.Join(fmt.Errorf("start haproxy: it does not listen: %s", said.Line()), ctx.Err())
 	}
 	return nil
 }

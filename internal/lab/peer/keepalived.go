@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"strings"
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/program"
@@ -100,6 +99,6 @@ func (*keepalived) Give(ctx context.Context, h *virtual.Host) error {
 	case <-h.Process.Done():
 		return nil
 	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("stop keepalived: %s", strings.TrimSpace(h.Said.Text())), ctx.Err())
+		return errors.Join(fmt.Errorf("stop keepalived: %s", h.Said.Line()), ctx.Err())
 	}
 }

@@ -52,7 +52,7 @@ func (m *pasta) Start(ctx context.Context, r *rig.Rig) error {
 	forwards := func() bool { return program.Listens(p.Cmd.Process.Pid, rig.LoadPort) && spoken(r.World, at.Client) }
 	if !program.Await(ctx, p, forwards) {
 		_ = p.Kill() // its output is complete only after it has ended
-		return errors.Join(fmt.Errorf("start pasta: it ended: %s", said.Text()), ctx.Err())
+		return errors.Join(fmt.Errorf("start pasta: it ended: %s", said.Line()), ctx.Err())
 	}
 	return nil
 }

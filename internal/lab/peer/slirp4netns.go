@@ -45,7 +45,7 @@ func (*slirp4netns) Start(ctx context.Context, r *rig.Rig) error {
 	r.Keep(p)
 	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
 		_ = p.Kill() // its output is complete only after it has ended
-		return fmt.Errorf("start slirp4netns: it ended: %s", said.Text())
+		return fmt.Errorf("start slirp4netns: it ended: %s", said.Line())
 	}
 	for port := rig.LoadPort; port <= rig.LastPort; port++ {
 		for _, proto := range []string{"tcp", "udp"} {

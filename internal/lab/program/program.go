@@ -3,7 +3,6 @@
 package program
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"fairlead/internal/escape"
 )
 
 // Find returns the path of a program. It first searches the given directories, and
@@ -55,7 +56,7 @@ func Shell(do func(func() error) error, script string) (out string, err error) {
 	err = do(func() error {
 		b, err := exec.Command("sh", "-ec", script).CombinedOutput()
 		if out = string(b); err != nil {
-			return fmt.Errorf("%w: %s", err, bytes.TrimSpace(b))
+			return fmt.Errorf("%w: %s", err, escape.OneLine(out))
 		}
 		return nil
 	})

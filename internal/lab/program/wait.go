@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/child"
+	"fairlead/internal/escape"
 )
 
 // Output keeps what a program prints. Its zero value is ready for use.
@@ -96,3 +97,6 @@ func (o *Output) Text() string {
 	defer o.mu.Unlock()
 	return o.buf.String()
 }
+
+// Line returns what was written as one line, for an error.
+func (o *Output) Line() string { return escape.OneLine(o.Text()) }

@@ -126,7 +126,7 @@ func (n *Node) startGateway(ctx context.Context) (err error) {
 		return err
 	}
 	if err := n.await(ctx); err != nil {
-		return fmt.Errorf("start %s on %s: %w: %s", n.site.Path.Peer.Name, n.Name, err, said.Text())
+		return fmt.Errorf("start %s on %s: %w: %s", n.site.Path.Peer.Name, n.Name, err, said.Line())
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (t Tool) Serve(ctx context.Context, r *rig.Rig, w suite.Workload) (*child.P
 	case <-listening.Seen():
 		return p, nil
 	case <-p.Done():
-		return nil, fmt.Errorf("start %s: it ended: %s", args[0], listening.Text())
+		return nil, fmt.Errorf("start %s: it ended: %s", args[0], listening.Line())
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

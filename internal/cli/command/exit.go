@@ -14,6 +14,9 @@ const (
 	// ExitUsage means that the command line is wrong, or that the host lacks
 	// something that the command needs.
 	ExitUsage = 2
+	// ExitUnexamined means that the command could not examine everything, and that what
+	// it examined does not decide the answer.
+	ExitUnexamined = 3
 	// ExitSignal plus the signal's number means that a signal ended the command.
 	ExitSignal = 128
 )

@@ -33,7 +33,9 @@ func NewDoctor(a *command.App) *cobra.Command {
 			"on the host's links, to find other hosts that use the addresses of this host, of its virtual\n" +
 			"services or of the default gateway.\n\n" +
 			"A problem breaks or endangers something, a warning can do so, and a note costs something.\n" +
-			"The exit code is 1 if there is a problem, and 0 if there are only warnings or notes.",
+			"The exit code is 1 if there is a problem. It is 3 if there is none in what was examined, but\n" +
+			"something could not be examined, e.g. without root. It is 0 if everything was examined and\n" +
+			"there are only warnings or notes, or nothing.",
 		Example: "  fairlead doctor\n  fairlead doctor -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -59,8 +61,12 @@ func NewDoctor(a *command.App) *cobra.Command {
 					problems++
 				}
 			}
-			if problems > 0 {
+			switch {
+			case problems > 0:
 				return fmt.Errorf("problems on this host: %d", problems)
+			case len(d.Unseen) > 0:
+				return command.Exit{Code: command.ExitUnexamined, Why: errors.New(
+					"whether this host has problems is unknown: not everything could be examined")}
 			}
 			return nil
 		},
@@ -103,7 +109,11 @@ func printDiagnosis(r *command.Remote, d diagnosis) error {
 		}
 	}
 	if len(d.Findings) == 0 {
-		if err := r.Out.Line("%d checks found no problem.", len(doctor.Checks())); err != nil {
+		line := fmt.Sprintf("%d checks found no problem.", len(doctor.Checks()))
+		if len(d.Unseen) > 0 {
+			line = "There is no problem in what could be examined."
+		}
+		if err := r.Out.Line("%s", line); err != nil {
 			return err
 		}
 	}

@@ -146,24 +146,17 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 		return e, err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
-	opt := hostview.Options{Sandboxes: map[string]string{}, Containers: map[string]string{}, Finder: sandbox.New()}
 	// Without an answer from the engine, containers have no names.
-	containers, _ := opt.Finder.Containers(ctx)
-	for _, c := range containers {
-		opt.Containers[c.ID[:min(len(c.ID), shortID)]] = c.Name
-	}
+	containers, _ := sandbox.New().Containers(ctx)
 	attachments, err := admin.NewClient(x.Socket).Attachments(ctx)
 	if err != nil && !command.Gone(err) {
 		return e, err
 	}
-	for _, v := range attachments {
-		opt.Sandboxes[v.Name] = v.Sandbox
-		opt.Published = append(opt.Published, published(v)...)
-	}
-	if opt.Services, err = services(&x.Remote, ctx); err != nil {
+	balanced, err := services(&x.Remote, ctx)
+	if err != nil {
 		return e, err
 	}
-	world, err := hostview.New(host, opt)
+	world, err := hostview.New(host, viewOptions(containers, attachments, balanced))
 	if err != nil {
 		return e, err
 	}
@@ -176,6 +169,20 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 		return e, err
 	}
 	return e, probe.Send(ctx, world, &e, send)
+}
+
+// viewOptions returns what the daemon and the engines know for the view of this host.
+func viewOptions(containers []sandbox.Listed, attachments []api.View, balanced []flow.Known) hostview.Options {
+	opt := hostview.Options{Sandboxes: map[string]string{}, Containers: map[string]string{}, Services: balanced,
+		Finder: sandbox.New()}
+	for _, c := range containers {
+		opt.Containers[c.ID[:min(len(c.ID), shortID)]] = c.Name
+	}
+	for _, v := range attachments {
+		opt.Sandboxes[v.Name] = v.Sandbox
+		opt.Published = append(opt.Published, published(v)...)
+	}
+	return opt
 }
 
 // further adds what the node of the cluster that has the destination reports. There is nothing to add

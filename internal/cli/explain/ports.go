@@ -16,6 +16,8 @@ import (
 	"fairlead/internal/daemon/stored"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/facts"
+	"fairlead/internal/explain/flow"
+	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel"
@@ -35,6 +37,8 @@ type portList struct {
 	Failed []string `json:"failed,omitempty"`
 	// Unseen lists what could not be read, and why.
 	Unseen []string `json:"unseen,omitempty"`
+
+	rulesUnread bool
 }
 
 // NewPorts returns the command `fairlead ports`.
@@ -51,12 +55,14 @@ func NewPorts(a *command.App) *cobra.Command {
 			"docker nat and docker-proxy; other nat (another program's DNAT); and for virtual services\n" +
 			"ebpf service, nft service and ipvs service, with the real servers that get new connections.\n\n" +
 			"FIREWALL shows what the rules for this host's own ports do with packets from the LAN: none,\n" +
-			"lets in, drops, depends (on the client), or bypassed if the rules would drop the packets but\n" +
-			"packets to this port do not pass them. A ? marks what the rules do not decide. Routers and\n" +
-			"firewalls beyond this host are not considered.\n\n" +
+			"lets in, drops, depends (on the client), bypassed if the rules would drop the packets but\n" +
+			"packets to this port do not pass them, or unknown if the rules could not be read, e.g. without\n" +
+			"root. A ? marks what the rules do not decide. Routers and firewalls beyond this host are not\n" +
+			"considered.\n\n" +
 			"Neither a daemon nor Docker is needed. Without a daemon, a published port whose\n" +
 			"sandbox has ended is marked (ended) and reached from nowhere, and one whose sandbox\n" +
-			"is not stored has a ?. If nothing uses the given PORT, the exit code is 1.",
+			"is not stored has a ?. If nothing uses the given PORT, the exit code is 1. It is 3 if rules\n" +
+			"could not be read, e.g. without root, or if PORT may be used by what could not be examined.",
 		Example: "  fairlead ports\n  fairlead ports 8080\n  fairlead ports --protocol udp -o json",
 		Args:    command.Arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -81,11 +87,7 @@ func NewPorts(a *command.App) *cobra.Command {
 					return err
 				}
 			}
-			if none {
-				return fmt.Errorf("port %s is not in use: no socket listens there, and no rule or program forwards it",
-					args[0])
-			}
-			return nil
+			return unexamined(list, args, none)
 		},
 	}
 	r.Flags(c)
@@ -94,6 +96,22 @@ func NewPorts(a *command.App) *cobra.Command {
 	_ = c.RegisterFlagCompletionFunc("protocol",
 		cobra.FixedCompletions([]string{"tcp", "udp"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// unexamined returns an error if the list may lack ports, or if nothing uses the port of the
+// arguments.
+func unexamined(list portList, args []string, none bool) error {
+	switch {
+	case none && len(list.Unseen) > 0:
+		return command.Exit{Code: command.ExitUnexamined, Why: fmt.Errorf(
+			"whether port %s is in use is unknown: what was examined does not use it", args[0])}
+	case none:
+		return fmt.Errorf("port %s is not in use: no socket listens there, and no rule or program forwards it", args[0])
+	case list.rulesUnread:
+		return command.Exit{Code: command.ExitUnexamined, Why: errors.New(
+			"ports may be missing: the host's firewall and NAT rules could not be read")}
+	}
+	return nil
 }
 
 // portFilter parses PORT and --protocol and returns a filter for ports.
@@ -115,7 +133,7 @@ func portFilter(args []string, proto string) (func(ports.Port) bool, error) {
 
 func listPorts(r *command.Remote, ctx context.Context) (portList, error) {
 	h, err := gather(r, ctx)
-	return portList{h.Ports, unpublished(h.Attachments), h.Unseen}, err
+	return portList{h.Ports, unpublished(h.Attachments), h.Unseen, h.RulesUnread}, err
 }
 
 // unpublished returns one text per attachment or port that is not published, with
@@ -160,8 +178,27 @@ func gather(r *command.Remote, ctx context.Context) (h doctor.Host, err error) {
 	if h.Daemon = !command.Gone(asked); h.Daemon && asked != nil {
 		h.Unseen = append(h.Unseen, "the daemon's state: "+asked.Error())
 	}
-	h.Ports = ports.List(h.Facts, h.Attachments, h.Balanced)
-	return h, nil
+	if os.Geteuid() != 0 {
+		h.Ports = ports.List(h.Facts, h.Attachments, h.Balanced)
+		return h, nil
+	}
+	return h, listAsked(host, &h)
+}
+
+// listAsked lists the ports, and follows a flow from each place to each port.
+func listAsked(host *kernel.Host, h *doctor.Host) (err error) {
+	balanced := make([]flow.Known, len(h.Balanced))
+	for i, v := range h.Balanced {
+		balanced[i] = known(v)
+	}
+	world, err := hostview.New(host, viewOptions(h.Containers, h.Attachments, balanced))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, world.Close()) }()
+	h.Ports = ports.ListAsked(h.Facts, h.Attachments, h.Balanced,
+		func(f flow.Flow) (flow.Explanation, error) { return flow.Explain(world.Facts(), f) })
+	return nil
 }
 
 // askDaemon asks the daemon for what it knows.
@@ -213,9 +250,6 @@ func owner(v api.View) string {
 
 func printPorts(r *command.Remote, list portList) error {
 	if r.Output == "json" {
-		if list.Ports == nil {
-			list.Ports = []ports.Port{}
-		}
 		return r.JSON(list)
 	}
 	rows := [][]string{{"PORT", "ADDRESS", "PROCESS", "CONTAINER", "NETWORK", "MODE", "TO", "REACHED FROM", "FIREWALL"}}

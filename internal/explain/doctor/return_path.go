@@ -77,7 +77,7 @@ func directAnswers(h Host) []Finding {
 // filter them at all.
 func answerLinks(h Host, servers []api.RealView) (strict, filtered []string) {
 	for _, r := range servers {
-		link := linkTo(h, r.Address)
+		link := h.LinkTo(r.Address)
 		if r.Endpoint == "" || !r.Address.Is4() || slices.Contains(filtered, link) {
 			continue
 		}
@@ -103,7 +103,7 @@ func looser(links []string) (settings []string) {
 // routed reports whether the host has a route to each IPv4 address.
 func routed(h Host, addresses []netip.Addr) bool {
 	return !slices.ContainsFunc(addresses, func(at netip.Addr) bool {
-		return at.Is4() && linkTo(h, at) == ""
+		return at.Is4() && h.LinkTo(at) == ""
 	})
 }
 
@@ -111,15 +111,4 @@ func routed(h Host, addresses []netip.Addr) bool {
 // all links.
 func reversePathOf(h Host, link string) string {
 	return max(h.Settings[facts.StrictRoutes("all")], h.Settings[facts.StrictRoutes(link)])
-}
-
-// linkTo returns the link of the host's route to an address; "" if there is none.
-func linkTo(h Host, at netip.Addr) string {
-	best, link := -1, ""
-	for _, r := range h.Routes {
-		if r.To.Contains(at) && r.To.Bits() > best {
-			best, link = r.To.Bits(), r.Link
-		}
-	}
-	return link
 }

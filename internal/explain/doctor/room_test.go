@@ -92,7 +92,7 @@ func (r *room) dockerProxy() {
 	}
 	defer ready.Close()
 	cmd := exec.Command("docker-proxy", "-proto", "tcp", "-host-ip", "127.0.0.1", "-host-port", "8080", "-container-ip",
-		"172.17.0.9", "-container-port", "80")
+		proxied, "-container-port", "80")
 	cmd.ExtraFiles = []*os.File{report}
 	err = r.Do(cmd.Start)
 	report.Close()
@@ -234,6 +234,10 @@ var faults = []struct {
 		fix: func(r *room, _ doctor.Finding) { killed(r, r.stale()) }},
 	{name: "bridges that filter", check: "bridge-filter", severity: doctor.Note,
 		set: "ip link add docker0 type bridge; sysctl -qw net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=0"},
+	{name: "an uplink that does not forward", check: "ip-forward", severity: doctor.Problem,
+		set: translated + "sysctl -qw net.ipv4.conf.uplink.forwarding=0"},
+	{name: "a sandbox's link that does not forward", check: "ip-forward", severity: doctor.Problem,
+		set: translated + "sysctl -qw net.ipv4.conf.box.forwarding=0"},
 	{name: "a service behind a host that does not forward", check: "ip-forward", severity: doctor.Problem,
 		also: balancedTo("10.0.0.2:80"),
 		set:  "sysctl -qw net.ipv4.ip_forward=0"},

@@ -47,6 +47,11 @@ type Facts struct {
 	Containers []sandbox.Listed
 	// Engine is true if an engine answered. If false, the containers are unknown.
 	Engine bool
+	// ProxyTargets are the targets of docker-proxies that no known container has, but
+	// another network namespace of this host.
+	ProxyTargets []netip.Addr
+	// RulesUnread is true if the firewall and NAT rules could not be read.
+	RulesUnread bool
 	// Settings are sysctl values by name. Sysctls that the kernel lacks are
 	// missing.
 	Settings map[string]string
@@ -78,6 +83,7 @@ const engineTimeout = 3 * time.Second
 func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, error) {
 	var f Facts
 	if os.Geteuid() != 0 {
+		f.RulesUnread = true
 		f.Unseen = append(f.Unseen,
 			"the processes of other users, firewall rules and eBPF programs: run as root, e.g. with sudo")
 	}
@@ -95,7 +101,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 	if os.Geteuid() == 0 {
 		var unread []string
 		if f.Rules, unread, err = h.NFT().Ruleset(); err != nil {
-			unread = append(unread, err.Error())
+			unread, f.RulesUnread = append(unread, err.Error()), true
 		}
 		f.Unseen = append(f.Unseen, unread...)
 		if f.EBPFMappings, f.Grants, err = h.EBPF().EBPFMappings(); err != nil {
@@ -104,6 +110,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 		f.services(h)
 	}
 	f.containers(ctx, find)
+	f.targets(h)
 	return f, nil
 }
 

@@ -26,6 +26,25 @@ func RouteLocalnet(link string) string { return "net.ipv4.conf." + link + ".rout
 // for all links.
 func StrictRoutes(link string) string { return "net.ipv4.conf." + link + ".rp_filter" }
 
+// Forwarding returns the sysctl that lets packets of a family that arrive on a link pass on
+// to other links.
+func Forwarding(link string, v4 bool) string {
+	if v4 {
+		return "net.ipv4.conf." + link + ".forwarding"
+	}
+	return Forward6
+}
+
+// ForceForwarding returns the sysctl that lets IPv6 packets that arrive on a link pass on
+// although Forward6 is 0 (Linux 6.17).
+func ForceForwarding(link string) string { return "net.ipv6.conf." + link + ".force_forwarding" }
+
+// Forwards reports whether packets of a family that arrive on a link pass on to other
+// links.
+func (f Facts) Forwards(link string, v4 bool) bool {
+	return f.Settings[Forwarding(link, v4)] != "0" || !v4 && f.Settings[ForceForwarding(link)] == "1"
+}
+
 // settings reads the sysctls. It skips those that the kernel lacks, or whose link
 // no longer exists.
 func settings(h *kernel.Host, links []inspect.InsideLink) map[string]string {
@@ -33,7 +52,8 @@ func settings(h *kernel.Host, links []inspect.InsideLink) map[string]string {
 		ConntrackMax,
 		RouteLocalnet("all"), StrictRoutes("all")}
 	for _, l := range links {
-		names = append(names, RouteLocalnet(l.Name), StrictRoutes(l.Name))
+		names = append(names, RouteLocalnet(l.Name), StrictRoutes(l.Name), Forwarding(l.Name, true),
+			ForceForwarding(l.Name))
 	}
 	found := map[string]string{}
 	for _, name := range names {

@@ -1,6 +1,6 @@
 // Package ports lists the ports of a host that clients may reach: the owner of each
-// port, the mode in which it is published, and from where it is reachable. It is
-// pure: it reads the facts that package facts has gathered, and changes nothing.
+// port, the mode in which it is published, and from where it is reachable. It reads
+// the facts that package facts has gathered, and changes nothing.
 //
 // Theory of operation. A port exists in one or more places: a NAT rule, a port
 // mapping of the eBPF data path, a virtual service, a socket. One publish often
@@ -10,7 +10,9 @@
 // a port. Then each socket joins the port for which it reserves or proxies, or
 // becomes a port itself. Finally, ports that differ only in the family, and
 // adjacent ports with equal properties, become one line. Reachability is found
-// by evaluating the rules for a packet from each place (package kernel/rules).
+// by evaluating the rules for a packet from each place (package kernel/rules), and
+// by following a flow from each place (package flow), which knows also routes,
+// links, programs and settings. If both are certain and differ, nothing is certain.
 package ports
 
 import (
@@ -70,12 +72,17 @@ type Port struct {
 	// Reach6 is set because IPv6 differs.
 	Reach  Reach  `json:"reach"`
 	Reach6 *Reach `json:"reach6,omitempty"`
+	// Link is the interface to which the socket is bound: the port is reached only via it.
+	Link string `json:"link,omitempty"`
 	// Rule is the NAT rule of another program that translates the port.
 	Rule string `json:"rule,omitempty"`
 
 	// bound is true if a socket answers, and does not only reserve the port.
 	bound bool
 }
+
+// accepts reports whether a socket at the port accepts packets that arrive on a link.
+func (p Port) accepts(link string) bool { return p.bound && (p.Link == "" || p.Link == link) }
 
 // Process is a process of the host.
 type Process struct {
@@ -134,6 +141,8 @@ const (
 	// Perhaps: the result depends on the client, or on rules that Fairlead cannot
 	// evaluate.
 	Perhaps Firewall = "depends"
+	// Unread: the rules could not be read.
+	Unread Firewall = "unknown"
 	// Bypassed: the firewall would drop the packets, but they do not pass it.
 	Bypassed Firewall = "bypassed"
 )
@@ -141,25 +150,27 @@ const (
 // List returns all ports. It names the ports of the daemon's attachments (known)
 // and virtual services.
 func List(f facts.Facts, known []api.View, services []api.ServiceView) []Port {
-	b := builder{Facts: f, known: known, index: rules.NewIndex(f.Rules)}
+	return list(f, known, services, nil)
+}
+
+func list(f facts.Facts, known []api.View, services []api.ServiceView, ask Ask) []Port {
+	b := builder{Facts: f, known: known, index: rules.NewIndex(f.Rules), ask: ask}
 	b.translations()
 	b.mappings()
-	names := map[model.Frontend]string{}
-	for _, s := range services {
-		for _, at := range s.Frontends() {
-			names[at] = s.Name
-		}
-	}
-	b.services(names)
+	b.services(frontends(services))
 	b.listeners()
 	for i := range b.ports {
 		if b.ports[i].Service != nil {
 			b.ports[i].Reach = b.reachService(b.ports[i])
-			continue
+		} else {
+			b.findOwner(&b.ports[i])
+			b.ports[i].Reach = b.reach(b.ports[i])
+			b.ports[i].limit()
 		}
-		b.findOwner(&b.ports[i])
-		b.ports[i].Reach = b.reach(b.ports[i])
-		b.ports[i].limit()
+		if f.RulesUnread {
+			b.ports[i].Reach.doubt()
+			b.ports[i].Reach.Firewall = Unread
+		}
 	}
 	return join(b.ports)
 }
@@ -170,6 +181,8 @@ type builder struct {
 	known []api.View
 	ports []Port
 	index rules.Index
+	// ask is nil if flows are not asked for.
+	ask Ask
 }
 
 // join merges ports that are adjacent, and ports that differ only in the family.
@@ -209,7 +222,8 @@ func compare(a, b Port) int {
 // otherFamily reports whether o is the same publish as p, or another socket of
 // the same program, at the other family's corresponding address.
 func (p Port) otherFamily(o Port) bool {
-	if p.Proto != o.Proto || p.Ports != o.Ports || !corresponding(p.Addresses, o.Addresses) || p.ToPorts != o.ToPorts {
+	if p.Proto != o.Proto || p.Ports != o.Ports || !corresponding(p.Addresses, o.Addresses) || p.ToPorts != o.ToPorts ||
+		p.Link != o.Link {
 		return false
 	}
 	switch {
@@ -271,7 +285,7 @@ func (r *Reach) complete(o Reach) {
 // targets and equal properties.
 func (p Port) before(o Port) bool {
 	same := p.Proto == o.Proto && int(p.Ports.Last)+1 == int(o.Ports.First) && slices.Equal(p.Addresses, o.Addresses) &&
-		p.Sandbox == o.Sandbox && p.Network == o.Network && slices.Equal(p.Modes, o.Modes) && p.To == o.To &&
+		p.Sandbox == o.Sandbox && p.Network == o.Network && p.Link == o.Link && slices.Equal(p.Modes, o.Modes) && p.To == o.To &&
 		p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach) && p.Reach.asked == o.Reach.asked
 	if !same || (p.Container == nil) != (o.Container == nil) || p.Container != nil && *p.Container != *o.Container {
 		return false

@@ -1,6 +1,7 @@
 package ports
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -24,17 +25,17 @@ func (b *builder) reach(p Port) Reach {
 		loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	if any || at.IsLoopback() {
-		r.Loopback, r.asked.loopback = b.fromHost(p, loopback), true
+		r.Loopback, r.asked.loopback = b.sure(b.fromHost(p, loopback), p, fromLoopback, loopback), true
 	}
 	if at.IsLoopback() {
 		return r
 	}
 	uplink, address := b.uplink(v4)
 	if !any {
-		uplink, address = b.linkTo(at), at
+		uplink, address = b.arrivalLink(at, uplink), at
 	}
 	if address.IsValid() {
-		r.Host, r.asked.host = b.fromHost(p, address), true
+		r.Host, r.asked.host = b.sure(b.fromHost(p, address), p, fromHost, address), true
 	}
 	for _, l := range b.Links {
 		if gateway, ok := addressOn(l, v4); ok && l.Kind == "bridge" && l.Name != uplink {
@@ -43,6 +44,7 @@ func (b *builder) reach(p Port) Reach {
 				to = at
 			}
 			came, _ := b.arrives(p, l.Name, gateway.Next(), to)
+			came = b.sure(came, p, gateway.Next().String(), to)
 			r.Containers, r.asked.containers = max(r.Containers, came), true
 		}
 	}
@@ -51,11 +53,26 @@ func (b *builder) reach(p Port) Reach {
 		var by rules.Verdict
 		r.LAN, by = b.arrives(p, uplink, netip.Addr{}, address)
 		r.Firewall = b.firewall(p, uplink, address, r.LAN)
+		r.LAN = b.sure(r.LAN, p, b.client(uplink, address), address)
 		if by.By.Rule.Action != rules.None {
 			r.Decided = by.By.Table + " " + by.By.Chain + ": " + by.By.Rule.String()
 		}
 	}
 	return r
+}
+
+// arrivalLink returns the link on which machines of the LAN reach one of the host's
+// addresses: the link with the address, or the uplink if that is a bridge, a link to a
+// sandbox or loopback.
+func (b *builder) arrivalLink(at netip.Addr, uplink string) string {
+	name := cmp.Or(b.LinkWith(at), b.LinkTo(at))
+	inner := slices.ContainsFunc(b.Links, func(l inspect.InsideLink) bool {
+		return l.Name == name && (l.Kind == "bridge" || l.Kind == "loopback" || l.Owner != "")
+	})
+	if inner && uplink != "" {
+		return uplink
+	}
+	return name
 }
 
 // limit lowers the reach that the rules alone cannot prove, because they do not show
@@ -67,9 +84,14 @@ func (p *Port) limit() {
 	case p.Ended:
 		*r = Reach{asked: r.asked}
 	case p.Sandbox == "" && p.published():
-		for _, a := range []*rules.Answer{&r.Loopback, &r.Host, &r.Containers, &r.LAN} {
-			*a = min(*a, rules.Maybe)
-		}
+		r.doubt()
+	}
+}
+
+// doubt makes each place that reaches the port uncertain.
+func (r *Reach) doubt() {
+	for _, a := range []*rules.Answer{&r.Loopback, &r.Host, &r.Containers, &r.LAN} {
+		*a = min(*a, rules.Maybe)
 	}
 }
 
@@ -93,7 +115,7 @@ func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
 	if v.Action == rules.Redirect || v.Action == rules.DNAT && b.leaves(to, v.By.Rule.To) {
 		return certainty(v.Certain)
 	}
-	if !p.bound {
+	if !p.accepts(cmp.Or(b.LinkWith(to), "lo")) { // for sockets, it arrives on the link with its address
 		return rules.No
 	}
 	packet.In, packet.Out = "lo", ""
@@ -106,7 +128,7 @@ func (b *builder) leaves(to, translated netip.Addr) bool {
 	if !to.IsLoopback() || to.Is6() || b.local(translated) {
 		return true
 	}
-	return b.Settings[facts.RouteLocalnet("all")] == "1" || b.Settings[facts.RouteLocalnet(b.linkTo(translated))] == "1"
+	return b.Settings[facts.RouteLocalnet("all")] == "1" || b.Settings[facts.RouteLocalnet(b.LinkTo(translated))] == "1"
 }
 
 // arrives evaluates the rules for a packet that arrives on a link. It also returns
@@ -129,7 +151,10 @@ func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answe
 		translated.To = netip.AddrPortFrom(v.By.Rule.To, port)
 		hook := "input"
 		if !translated.Local {
-			hook, translated.Out = "forward", b.linkTo(translated.To.Addr())
+			hook, translated.Out = "forward", b.LinkTo(translated.To.Addr())
+			if !b.forwards(translated) {
+				return rules.No, v
+			}
 		}
 		f := b.filter(hook, translated)
 		return min(through(f), certainty(v.Certain)), f
@@ -138,12 +163,19 @@ func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answe
 		f := b.filter("input", packet)
 		return through(f), f
 	default:
-		if !p.bound {
+		if !p.accepts(link) {
 			return rules.No, v
 		}
 	}
 	f := b.filter("input", packet)
 	return through(f), f
+}
+
+// forwards reports whether the host forwards the packet, and its answer, from link to
+// link.
+func (b *builder) forwards(p rules.Packet) bool {
+	v4 := p.To.Addr().Is4()
+	return b.Forwards(p.In, v4) && (p.Out == "" || b.Forwards(p.Out, v4))
 }
 
 // firewall returns what the rules for the host's own ports do, or would do, with
@@ -226,24 +258,4 @@ func addressOn(l inspect.InsideLink, v4 bool) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
-}
-
-// linkTo returns the link of the route to an address: the one with the longest prefix,
-// among the subnets of links and the routes. It returns "" if only a default route has it.
-func (b *builder) linkTo(a netip.Addr) (link string) {
-	longest := 0
-	consider := func(p netip.Prefix, name string) {
-		if p.Contains(a) && p.Bits() > longest {
-			longest, link = p.Bits(), name
-		}
-	}
-	for _, l := range b.Links {
-		for _, p := range l.Addresses {
-			consider(p, l.Name)
-		}
-	}
-	for _, r := range b.Routes {
-		consider(r.To, r.Link)
-	}
-	return link
 }

@@ -58,7 +58,7 @@ func (b *builder) reachService(p Port) Reach {
 	}
 	at := p.Addresses[0]
 	uplink, address := b.uplink(at.Is4())
-	r.Host = rules.Yes
+	r.Host = b.sure(rules.Yes, p, fromHost, at)
 	for _, l := range b.Links {
 		gateway, ok := addressOn(l, at.Is4())
 		// Only the links of Fairlead's sandboxes have programs.
@@ -66,12 +66,13 @@ func (b *builder) reachService(p Port) Reach {
 			continue
 		}
 		came, _ := b.arrivesAt(p, l.Name, gateway.Next())
-		r.Containers = max(r.Containers, came)
+		r.Containers = max(r.Containers, b.sure(came, p, gateway.Next().String(), at))
 	}
 	if uplink != "" && address.IsValid() {
 		var by rules.Verdict
 		r.LAN, by = b.arrivesAt(p, uplink, netip.Addr{})
 		r.Firewall = b.firewall(p, uplink, at, r.LAN)
+		r.LAN = b.sure(r.LAN, p, b.client(uplink, address), at)
 		if by.By.Rule.Action != rules.None {
 			r.Decided = by.By.Table + " " + by.By.Chain + ": " + by.By.Rule.String()
 		}
@@ -94,10 +95,12 @@ func (b *builder) arrivesAt(p Port, link string, from netip.Addr) (best rules.An
 	for _, to := range p.Service.Reals {
 		translated := packet
 		translated.To = model.RealServer{Address: to.Addr(), Port: to.Port()}.At(p.Ports.First)
-		translated.Translated, translated.Local, translated.Out = true, b.local(to.Addr()), b.linkTo(to.Addr())
+		translated.Translated, translated.Local, translated.Out = true, b.local(to.Addr()), b.LinkTo(to.Addr())
 		hook := "forward"
 		if translated.Local {
 			hook, translated.Out = "input", ""
+		} else if !b.forwards(translated) {
+			continue
 		}
 		f := b.filter(hook, translated)
 		if came := through(f); came > best || by.Action == rules.None {

@@ -33,7 +33,7 @@ func addresses(l facts.Listener) []netip.Addr {
 
 func (b *builder) listener(l facts.Listener, at netip.Addr, translated int) {
 	p := Port{Proto: l.Proto, Addresses: []netip.Addr{at}, Ports: model.Port(l.At.Port()), Modes: []Mode{Host},
-		bound: true}
+		Link: l.Link, bound: true}
 	if l.Process.PID != 0 {
 		p.Process = &Process{l.Process.PID, l.Process.Command}
 	}
@@ -69,7 +69,8 @@ func (b *builder) listener(l facts.Listener, at netip.Addr, translated int) {
 // twin reports whether o is another socket of the same program for the same port
 // (SO_REUSEPORT).
 func (p Port) twin(o Port) bool {
-	return p.Proto == o.Proto && p.Ports == o.Ports && p.Addresses[0] == o.Addresses[0] && p.Process != nil &&
+	return p.Proto == o.Proto && p.Ports == o.Ports && p.Addresses[0] == o.Addresses[0] && p.Link == o.Link &&
+		p.Process != nil &&
 		o.Process != nil &&
 		p.Process.Command == o.Process.Command && (p.Container == nil) == (o.Container == nil) &&
 		(p.Container == nil || *p.Container == *o.Container)

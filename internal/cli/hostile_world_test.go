@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{
 		commandRole:        func() int { return Main("test", os.Args[1:], os.Stdout, os.Stderr) },
 		hostileProcessRole: hostileProcess,
+		unprivilegedRole:   unprivileged,
 	})
 	os.Exit(m.Run())
 }
@@ -179,15 +180,23 @@ func fill(v reflect.Value, depth int) {
 }
 
 // hostileDaemon is a daemon that answers with hostile names, or with errors that contain
-// them.
-type hostileDaemon struct{ refuses bool }
+// them, or that has nothing.
+type hostileDaemon struct{ refuses, empty bool }
+
+// answer returns what a hostileDaemon has.
+func answer[T any](l hostileDaemon) (v T) {
+	if l.empty {
+		return v
+	}
+	return filled[T]()
+}
 
 func reply[T any](l hostileDaemon) (v T, err error) {
 	if l.refuses {
 		return v, &api.Fault{Code: api.Failed,
 			Err: fmt.Errorf("name %s: %w", hostileName, fmt.Errorf("again %s", hostileName))}
 	}
-	return filled[T](), nil
+	return answer[T](l), nil
 }
 
 func (l hostileDaemon) Attach(context.Context, api.AttachRequest) (api.Result, error) {
@@ -218,20 +227,24 @@ func (l hostileDaemon) RemoveService(string, bool) (api.Result, error) {
 func (l hostileDaemon) ChangeReal(api.RealRequest) (api.Result, error) {
 	return reply[api.Result](l)
 }
-func (l hostileDaemon) Services() []api.ServiceView { return filled[[]api.ServiceView]() }
+func (l hostileDaemon) Services() []api.ServiceView { return answer[[]api.ServiceView](l) }
 func (l hostileDaemon) Service(string) (api.ServiceView, error) {
 	return reply[api.ServiceView](l)
 }
 func (l hostileDaemon) State() (api.Spec, []string) {
-	return filled[api.Spec](), []string{hostileName}
+	return answer[api.Spec](l), answer[[]string](l)
 }
-func (l hostileDaemon) Attachments() []api.View         { return filled[[]api.View]() }
-func (l hostileDaemon) Networks() []model.Network       { return filled[[]model.Network]() }
-func (l hostileDaemon) Unavailable() map[string]string  { return filled[map[string]string]() }
-func (l hostileDaemon) Events() []api.Event             { return filled[[]api.Event]() }
-func (l hostileDaemon) Stats(context.Context) api.Stats { return filled[api.Stats]() }
+func (l hostileDaemon) Attachments() []api.View         { return answer[[]api.View](l) }
+func (l hostileDaemon) Networks() []model.Network       { return answer[[]model.Network](l) }
+func (l hostileDaemon) Unavailable() map[string]string  { return answer[map[string]string](l) }
+func (l hostileDaemon) Events() []api.Event             { return answer[[]api.Event](l) }
+func (l hostileDaemon) Stats(context.Context) api.Stats { return answer[api.Stats](l) }
 func (l hostileDaemon) FollowEvents(context.Context) <-chan api.Event {
 	events := make(chan api.Event, 1)
+	if l.empty {
+		close(events)
+		return events
+	}
 	e := filled[api.Event]()
 	e.Time, e.Object = time.Now().Add(time.Hour), "service "+hostileName
 	events <- e
@@ -270,6 +283,9 @@ func (l hostileCluster) Tokens() ([]api.ClusterToken, error) {
 	return reply[[]api.ClusterToken](l.hostileDaemon)
 }
 func (l hostileCluster) Status(context.Context, bool) (api.ClusterStatus, error) {
+	if l.empty {
+		return api.ClusterStatus{}, api.Faultf(api.NotFound, "this host belongs to no cluster")
+	}
 	return reply[api.ClusterStatus](l.hostileDaemon)
 }
 

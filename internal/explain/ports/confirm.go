@@ -62,24 +62,32 @@ func (b *builder) client(uplink string, of netip.Addr) string {
 			return r.Via.String()
 		}
 	}
-	return b.neighbour(of)
+	return fromAddress(b.neighbour(of))
+}
+
+// fromAddress returns the beginning of a flow from an address; "" if it is invalid.
+func fromAddress(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 // neighbour returns an address that another machine in the subnet of one of the host's
-// addresses may have; "" if the subnet has no other.
-func (b *builder) neighbour(of netip.Addr) string {
+// addresses may have; an invalid one if the subnet has no other.
+func (b *builder) neighbour(of netip.Addr) netip.Addr {
 	i := slices.IndexFunc(b.Links, func(l inspect.InsideLink) bool { return subnetOf(l, of).IsValid() })
 	if i < 0 {
-		return ""
+		return netip.Addr{}
 	}
 	subnet := subnetOf(b.Links[i], of)
 	for a := subnet.Masked().Addr().Next(); subnet.Contains(a); a = a.Next() {
 		last := !subnet.Contains(a.Next())
 		if b.LinkWith(a) == "" && !(last && a.Is4() && subnet.Bits() < 31) { // the last one is for broadcasts
-			return a.String()
+			return a
 		}
 	}
-	return ""
+	return netip.Addr{}
 }
 
 // subnetOf returns the link's address with its prefix length; invalid if it does not have

@@ -43,8 +43,9 @@ func (b *builder) reach(p Port) Reach {
 			if !any {
 				to = at
 			}
-			came, _ := b.arrives(p, l.Name, gateway.Next(), to)
-			came = b.sure(came, p, gateway.Next().String(), to)
+			client := b.neighbour(gateway)
+			came, _ := b.arrives(p, l.Name, client, to)
+			came = b.sure(came, p, fromAddress(client), to)
 			r.Containers, r.asked.containers = max(r.Containers, came), true
 		}
 	}

@@ -65,8 +65,9 @@ func (b *builder) reachService(p Port) Reach {
 		if !ok || l.Kind != "bridge" || l.Name == uplink || p.Service.Plane.Traits().AtLinks && l.Owner == "" {
 			continue
 		}
-		came, _ := b.arrivesAt(p, l.Name, gateway.Next())
-		r.Containers = max(r.Containers, b.sure(came, p, gateway.Next().String(), at))
+		client := b.neighbour(gateway)
+		came, _ := b.arrivesAt(p, l.Name, client)
+		r.Containers = max(r.Containers, b.sure(came, p, fromAddress(client), at))
 	}
 	if uplink != "" && address.IsValid() {
 		var by rules.Verdict

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/escape"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
@@ -303,7 +302,7 @@ func (h *Handle) restore(f plan.Firewall, text string) error {
 		cmd := exec.Command(program, "--noflush", "--wait")
 		cmd.Stdin = strings.NewReader(text)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("run %s: %w: %s", filepath.Base(program), err, escape.OneLine(string(out)))
+			return fmt.Errorf("run %s: %w: %s", filepath.Base(program), err, strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", "; "))
 		}
 		return nil
 	})

@@ -38,9 +38,10 @@ func (b *builder) sure(answer rules.Answer, p Port, from string, to netip.Addr) 
 	switch {
 	case err != nil:
 		return min(answer, rules.Maybe)
-	case (e.Uncertain || e.Outcome == flow.Unknown) && p.Service == nil:
-		return min(answer, rules.Maybe)
-	case e.Uncertain || e.Outcome == flow.Unknown:
+	case e.Uncertain, e.Outcome == flow.Unknown, e.Outcome == flow.Leaves: // another machine may not answer
+		if p.Service == nil {
+			return min(answer, rules.Maybe)
+		}
 		return answer // which real server the service chooses is not certain
 	case e.Outcome == flow.Dropped, e.Outcome == flow.NoRoute, e.Outcome == flow.Refused && p.ofHost():
 		return rules.No

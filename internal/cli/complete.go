@@ -17,8 +17,8 @@ import (
 // fileFlags and directoryFlags are the flags, of any command, whose values are files and
 // directories.
 var (
-	fileFlags = []string{"socket", "docker-socket", "file", "history-file", "json", "html", "bench", "iperf3", "key-file",
-		"etcd-ca", "etcd-cert", "etcd-key", "etcd-password-file", "token-file"}
+	fileFlags = []string{"socket", "docker-socket", "file", "history-file", "json", "html", "bench", "iperf3",
+		"key-file", "etcd-ca", "etcd-cert", "etcd-key", "etcd-password-file", "token-file"}
 	directoryFlags = []string{"run-dir", "state-dir", "docker-dir"}
 )
 

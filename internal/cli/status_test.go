@@ -180,7 +180,8 @@ func (s surroundings) checkJSON(t *testing.T, name string, table, r ran) {
 }
 
 // texts are the commands that print a text in every format.
-var texts = []string{"completion bash", "completion fish", "completion powershell", "completion zsh", "help", "docs man"}
+var texts = []string{"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
+	"docs man"}
 
 // statuses are the commands by their exit statuses without a daemon, without root, on an
 // empty host and on a full one.

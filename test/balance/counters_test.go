@@ -155,7 +155,8 @@ func (s *site) direct(plane model.Plane) {
 	defer known.Close()
 	s.send("192.0.2.80:54", 4)
 	s.agrees("direct", plane, model.UDP, 54, true)
-	if r := s.real("direct"); r.Packets.Out != nil || r.Bytes.Out != nil || !strings.Contains(r.NotCounted, "from the real server") {
+	if r := s.real("direct"); r.Packets.Out != nil || r.Bytes.Out != nil ||
+		!strings.Contains(r.NotCounted, "from the real server") {
 		s.Errorf("direct on %s: %+v, want no packets from the real server, and the reason", plane, r)
 	}
 	if text := s.metrics(); strings.Contains(text, `service="direct",real="10.0.0.3",direction="out"`) ||

@@ -11,7 +11,9 @@ import (
 // HasContainer reports whether a container of an engine that answered has the address.
 func (f Facts) HasContainer(a netip.Addr) bool {
 	return slices.ContainsFunc(f.Containers, func(c sandbox.Listed) bool {
-		return slices.ContainsFunc(c.Networks, func(n sandbox.OnNetwork) bool { return slices.Contains(n.Addresses, a) })
+		return slices.ContainsFunc(c.Networks, func(n sandbox.OnNetwork) bool {
+			return slices.Contains(n.Addresses, a)
+		})
 	})
 }
 

@@ -59,7 +59,8 @@ func (p Port) ofHost() bool { return slices.Equal(p.Modes, []Mode{Host}) }
 // is none.
 func (b *builder) client(uplink string, of netip.Addr) string {
 	for _, r := range b.Routes {
-		if r.To.Bits() == 0 && r.Link == uplink && r.Via.IsValid() && r.Via.Is4() == of.Is4() && !r.Via.IsLinkLocalUnicast() {
+		if r.To.Bits() == 0 && r.Link == uplink && r.Via.IsValid() && r.Via.Is4() == of.Is4() &&
+			!r.Via.IsLinkLocalUnicast() {
 			return r.Via.String()
 		}
 	}

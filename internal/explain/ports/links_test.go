@@ -62,16 +62,18 @@ func TestLinksThatDoNotForward(t *testing.T) {
 func TestMostSpecificRoute(t *testing.T) {
 	const filter = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -o vpn0 -j DROP\nCOMMIT\n"
 	wide := inspect.InsideRoute{To: netip.MustParsePrefix("172.16.0.0/12"), Link: "vpn0"}
-	for _, more := range [][]inspect.InsideRoute{{wide}, {wide, {To: netip.MustParsePrefix("172.17.0.2/32"), Link: "docker0"}},
-		{{To: netip.MustParsePrefix("172.17.0.2/32"), Link: "docker0"}, wide}} {
+	narrow := inspect.InsideRoute{To: netip.MustParsePrefix("172.17.0.2/32"), Link: "docker0"}
+	for _, more := range [][]inspect.InsideRoute{{wide}, {wide, narrow}, {narrow, wide}} {
 		f := host(dnat + filter)
 		f.Routes = append(more, f.Routes...)
 		if got := ports.List(f, nil, nil); len(got) != 1 || got[0].Reach.LAN.String() != "yes" {
 			t.Errorf("with the routes %v: %v, want the LAN to reach it via docker0", more, lines(got))
 		}
-		f.Routes = append([]inspect.InsideRoute{{To: netip.MustParsePrefix("172.17.0.0/24"), Link: "vpn0"}}, f.Routes...)
-		if want := map[bool]string{true: "no", false: "yes"}[len(more) == 1]; ports.List(f, nil, nil)[0].Reach.LAN.String() != want {
-			t.Errorf("with a longer prefix via vpn0 and %v: %v, want %s", more, lines(ports.List(f, nil, nil)), want)
+		f.Routes = append([]inspect.InsideRoute{{To: netip.MustParsePrefix("172.17.0.0/24"), Link: "vpn0"}},
+			f.Routes...)
+		want := map[bool]string{true: "no", false: "yes"}[len(more) == 1]
+		if got := ports.List(f, nil, nil); got[0].Reach.LAN.String() != want {
+			t.Errorf("with a longer prefix via vpn0 and %v: %v, want %s", more, lines(got), want)
 		}
 	}
 }

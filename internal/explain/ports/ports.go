@@ -285,8 +285,8 @@ func (r *Reach) complete(o Reach) {
 // targets and equal properties.
 func (p Port) before(o Port) bool {
 	same := p.Proto == o.Proto && int(p.Ports.Last)+1 == int(o.Ports.First) && slices.Equal(p.Addresses, o.Addresses) &&
-		p.Sandbox == o.Sandbox && p.Network == o.Network && p.Link == o.Link && slices.Equal(p.Modes, o.Modes) && p.To == o.To &&
-		p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach) && p.Reach.asked == o.Reach.asked
+		p.Sandbox == o.Sandbox && p.Network == o.Network && p.Link == o.Link && slices.Equal(p.Modes, o.Modes) &&
+		p.To == o.To && p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach) && p.Reach.asked == o.Reach.asked
 	if !same || (p.Container == nil) != (o.Container == nil) || p.Container != nil && *p.Container != *o.Container {
 		return false
 	}

@@ -302,7 +302,8 @@ func (h *Handle) restore(f plan.Firewall, text string) error {
 		cmd := exec.Command(program, "--noflush", "--wait")
 		cmd.Stdin = strings.NewReader(text)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("run %s: %w: %s", filepath.Base(program), err, strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", "; "))
+			said := strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", "; ")
+			return fmt.Errorf("run %s: %w: %s", filepath.Base(program), err, said)
 		}
 		return nil
 	})

@@ -26,11 +26,11 @@ import (
 // unprivilegedRole is the command line without root.
 const unprivilegedRole = "unprivileged"
 
-// nobody is the user without rights.
-const nobody = 65534
+// noRights is the id of a user and a group without rights.
+const noRights = 65534
 
 func unprivileged() int {
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(noRights), syscall.Setuid(noRights)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -147,6 +147,15 @@ table inet r { chain c { type filter hook output priority -300; ct state invalid
 chain i { type filter hook input priority 0; ct state untracked accept; } }
 E`, flows: []string{"lan6 to a6:80", "a6 to b6:80", "host to a:80"}, judged: all(truth.Right, "lan6 to a6:80", "a6 to b6:80",
 		"host to a:80")},
+	{name: "NOTRACK of a packet that has a connection",
+		script: `iptables-nft -t raw -A PREROUTING -m state --state NEW -j CT --notrack
+iptables-nft -A INPUT -m conntrack --ctstate INVALID -j DROP
+nft -f - <<E
+table ip r { chain in { type filter hook input priority -1; ip saddr 10.77.0.2 notrack; ct state untracked drop; } }
+E`, flows: []string{"host to 127.0.0.1:80", "a to host:80"}, judged: all(truth.Right, "host to 127.0.0.1:80", "a to host:80")},
+	{name: "NAT that changes nothing", script: `iptables-nft -t nat -A POSTROUTING -j MASQUERADE
+iptables-nft -A INPUT -m conntrack --ctstate SNAT,DNAT -j DROP`, flows: both("host to a:80", "a to host:80"),
+		judged: all(truth.Right, "host to a:80", "host to a:80/udp", "a to host:80", "a to host:80/udp")},
 	{name: "an answer that does not come from the dialled address",
 		script: `sysctl -qw net.bridge.bridge-nf-call-iptables=0
 nft -f - <<E

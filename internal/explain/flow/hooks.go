@@ -250,7 +250,10 @@ func (n *netfilter) translate(netns, hook, in, out string, p packet) packet {
 		return p
 	}
 	was := p.dst
-	p.dst, p.dnat = n.target(netns, in, v, p.dst), true
+	if p.dst = n.target(netns, in, v, p.dst); p.dst == was { // the kernel then translates nothing
+		return p
+	}
+	p.dnat = true
 	c := n.conn(netns)
 	c.dst, c.newDst = was, p.dst
 	h := Hop{Kind: NAT, Where: n.name(netns), Link: firstOf(in, out),
@@ -363,6 +366,9 @@ func (n *netfilter) masquerade(netns, in string, r rtnl.RouteFound, p packet) pa
 	to := v.By.Rule.To
 	if v.Action == rules.Masquerade {
 		to = n.sourceAddress(netns, r, p)
+	}
+	if to == was { // the kernel then translates nothing (nf_nat_setup_info)
+		return p
 	}
 	c := n.conn(netns)
 	c.src, c.newSrc = p.src, netip.AddrPortFrom(to, 0)

@@ -301,8 +301,10 @@ func (f *follower) walk(c Chain, depth int, sure bool) (decided bool) {
 			}
 			sure = false
 		case NoTrack:
-			f.packet.NoTrack = true
-			f.doubtUnless(step.Certain, step)
+			if f.packet.Invalid { // else it has a connection already, and the rule has no effect
+				f.packet.NoTrack = true
+				f.doubtUnless(step.Certain, step)
+			}
 		case Other:
 			f.doubtUnless(false, step)
 		default:

@@ -145,7 +145,8 @@ func TestNoServerForNextSandbox(t *testing.T) {
 	s := dhcptest.NewServer()
 	w, _, _ := leasing(t, s)
 	w.named("web")
-	w.attach(api.AttachRequest{Endpoint: model.Endpoint{Name: "web", Network: "lan", Sandbox: "web"}, Keep: true, DHCP: true})
+	w.attach(api.AttachRequest{Endpoint: model.Endpoint{Name: "web", Network: "lan", Sandbox: "web"}, Keep: true,
+		DHCP: true})
 	s.Silent = true
 	w.unname("web")
 	w.until("the attachment waits", func() bool { return w.Attachments()[0].Status == api.Waiting })
@@ -178,7 +179,8 @@ func TestChangeWithoutServer(t *testing.T) {
 		t.Errorf("the sandbox has %s", out)
 	}
 	s.Answer()
-	if r := w.attach(changed); len(r.Attachments[0].Prefixes) != 1 || r.Attachments[0].Prefixes[0] != prefix("192.0.2.7/24") {
+	r := w.attach(changed)
+	if got := r.Attachments[0].Prefixes; len(got) != 1 || got[0] != prefix("192.0.2.7/24") {
 		t.Errorf("changed with a server: %+v", r.Attachments)
 	}
 	w.attach(req)

@@ -124,7 +124,8 @@ func TestMembershipWithoutCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.start()
-	const problem, here, there = "copy the cluster's membership: ", "https://198.51.100.1:2379", "https://198.51.100.2:2379"
+	const problem = "copy the cluster's membership: "
+	const here, there = "https://198.51.100.1:2379", "https://198.51.100.2:2379"
 	w.mu.Lock()
 	w.elsewhere[here], w.elsewhere[there] = w.store, w.store
 	w.mu.Unlock()

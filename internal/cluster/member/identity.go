@@ -46,7 +46,8 @@ func hashed(identity []byte) string {
 // isHardware reports whether a link's address is one of hardware: of Ethernet (6 bytes), EUI-64 (8) or InfiniBand
 // (20). Links of tunnels have their IP addresses there, and loopback has zeros.
 func isHardware(mac net.HardwareAddr) bool {
-	return (len(mac) == 6 || len(mac) == 8 || len(mac) == 20) && slices.ContainsFunc(mac, func(b byte) bool { return b != 0 })
+	return (len(mac) == 6 || len(mac) == 8 || len(mac) == 20) &&
+		slices.ContainsFunc(mac, func(b byte) bool { return b != 0 })
 }
 
 // hardware returns the hashes of the devices' permanent hardware addresses, and of those of the links that have the

@@ -20,8 +20,9 @@ func TestGreeting(t *testing.T) {
 	}
 	for what, name := range map[string]string{
 		"nothing": "", "a host": "fairlead.example.org", "another node's name": two + greeting[len(two):],
-		"another cluster's": trust.Greeting(other, one, two, now), "for another node": trust.Greeting(key, two, one, now),
-		"an old one": trust.Greeting(key, one, two, now.Add(-11*time.Minute)), "cut off": greeting[:len(greeting)-1],
+		"another cluster's": trust.Greeting(other, one, two, now),
+		"for another node":  trust.Greeting(key, two, one, now),
+		"an old one":        trust.Greeting(key, one, two, now.Add(-11*time.Minute)), "cut off": greeting[:len(greeting)-1],
 		"another time": strings.Replace(greeting, ".", ".0", 1),
 	} {
 		if from, ok := trust.Greeted(key, two, name, now); ok || from != "" {

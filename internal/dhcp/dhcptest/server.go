@@ -33,7 +33,8 @@ type Server struct {
 
 // NewServer returns a server that leases 192.0.2.7 to each client.
 func NewServer() *Server {
-	return &Server{Asked: make(chan dhcp.Config, 9), Ending: make(chan string, 9), answers: make(chan struct{}), clients: map[string]chan dhcp.Lease{}}
+	return &Server{Asked: make(chan dhcp.Config, 9), Ending: make(chan string, 9), answers: make(chan struct{}),
+		clients: map[string]chan dhcp.Lease{}}
 }
 
 // Run is dhcp.Run for a client of the server.

@@ -129,8 +129,9 @@ func TestLinksAreIndexedOnce(t *testing.T) {
 func manyLinks(n int) *Handle {
 	h := &Handle{links: map[int]*link{}}
 	for i := range n {
-		h.links[i+1] = &link{Link: Link{Index: i + 1, Name: fmt.Sprint("veth", i)}, ether: true, up: true, carrier: true,
-			addresses: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}), 24)}}
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}), 24)
+		h.links[i+1] = &link{Link: Link{Index: i + 1, Name: fmt.Sprint("veth", i)}, ether: true, up: true,
+			carrier: true, addresses: []netip.Prefix{p}}
 	}
 	h.links[1].addresses = []netip.Prefix{netip.MustParsePrefix("192.0.1.1/16")}
 	return h

@@ -52,7 +52,8 @@ func TestMapsOfAnotherSize(t *testing.T) {
 		}
 		flow, err := m.LookupBytes(make([]byte, m.KeySize()))
 		if err != nil || flow == nil || m.MaxEntries() != size {
-			t.Errorf("%s: room for %d entries, want %d; its flow is in it: %t, %v", pin, m.MaxEntries(), size, flow != nil, err)
+			t.Errorf("%s: room for %d entries, want %d; its flow is in it: %t, %v", pin, m.MaxEntries(), size,
+				flow != nil, err)
 		}
 		m.Close()
 	}
@@ -78,8 +79,8 @@ func resize(t *testing.T, pin string, more bool) uint32 {
 	if more {
 		size = m.MaxEntries() * 2
 	}
-	other, err := ebpf.NewMap(&ebpf.MapSpec{Name: info.Name, Type: m.Type(), KeySize: m.KeySize(), ValueSize: m.ValueSize(),
-		MaxEntries: size, Flags: m.Flags()})
+	other, err := ebpf.NewMap(&ebpf.MapSpec{Name: info.Name, Type: m.Type(), KeySize: m.KeySize(),
+		ValueSize: m.ValueSize(), MaxEntries: size, Flags: m.Flags()})
 	if err != nil {
 		t.Fatal(err)
 	}

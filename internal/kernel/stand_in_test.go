@@ -68,7 +68,8 @@ func TestInterruptedReplacement(t *testing.T) {
 		if err := h.nft.Transact(plan.Diff(have, want)); err != nil {
 			t.Fatal(err)
 		}
-		if left := h.run(t, "nft", "list", "tables"); strings.Contains(left, "replaced") || len(want) == 0 && left != "" {
+		left := h.run(t, "nft", "list", "tables")
+		if strings.Contains(left, "replaced") || len(want) == 0 && left != "" {
 			t.Errorf("tables are left:\n%s", left)
 		}
 		h.holds(t, want)
@@ -85,7 +86,8 @@ func tableEvents(t *testing.T, h *Host) (since func() []string) {
 			err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20)
 		}
 		if err == nil {
-			err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
+			err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK,
+				Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
 		}
 		return err
 	}); err != nil {

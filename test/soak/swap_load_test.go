@@ -13,7 +13,8 @@ import (
 	"fairlead/test/place"
 )
 
-// target is a port of a sandbox that is published: with a publish mode, by a service of a data plane, or by the gateway.
+// target is a port of a sandbox that is published: with a publish mode, by a service of a data plane, or by the
+// gateway.
 type target struct {
 	sandbox, via, plane string
 	port                uint16
@@ -69,8 +70,8 @@ func (s *swapped) loads(long bool) []*swapLoad {
 						continue
 					}
 					to := netip.AddrPortFrom(host, port)
-					all = append(all, &swapLoad{name: fmt.Sprintf("%s%s %s from %s to %s", p.via, p.plane, proto, from.name, to),
-						from: from.place, to: to, proto: proto, want: fmt.Sprintf("%s:%d", p.sandbox, p.port)})
+					name := fmt.Sprintf("%s%s %s from %s to %s", p.via, p.plane, proto, from.name, to)
+					all = append(all, &swapLoad{name: name, from: from.place, to: to, proto: proto, want: fmt.Sprintf("%s:%d", p.sandbox, p.port)})
 				}
 			}
 		}

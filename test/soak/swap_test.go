@@ -138,8 +138,8 @@ func (s *swapped) start(program string, flags ...string) {
 	}
 	defer ready.Close()
 	s.program = program
-	cmd := s.command(append([]string{"daemon", "--ready-fd", "3", "--run-dir", filepath.Join(s.dir, "run"), "--state-dir",
-		filepath.Join(s.dir, "state"), "--socket", s.socket()}, flags...)...)
+	cmd := s.command(append([]string{"daemon", "--ready-fd", "3", "--run-dir", filepath.Join(s.dir, "run"),
+		"--state-dir", filepath.Join(s.dir, "state"), "--socket", s.socket()}, flags...)...)
 	cmd.ExtraFiles = []*os.File{writer}
 	// The test's context ends before its cleanups.
 	s.daemon, err = child.Start(context.Background(), cmd, s.w.Server())
@@ -221,11 +221,11 @@ func (s *swapped) setUp() {
 	for port, p := range published {
 		switch {
 		case p.plane != "":
-			s.run("service", "add", p.plane, fmt.Sprintf("%s:%d", topology.ServerAddr4, port), "--plane", p.plane, "--real",
-				fmt.Sprintf("name=%s:%d", p.sandbox, p.port))
+			s.run("service", "add", p.plane, fmt.Sprintf("%s:%d", topology.ServerAddr4, port), "--plane", p.plane,
+				"--real", fmt.Sprintf("name=%s:%d", p.sandbox, p.port))
 		case p.via != "":
-			s.run("publish", p.sandbox, fmt.Sprintf("%d:%d", port, p.port), fmt.Sprintf("%d:%d/udp", port, p.port), "--via",
-				p.via)
+			s.run("publish", p.sandbox, fmt.Sprintf("%d:%d", port, p.port), fmt.Sprintf("%d:%d/udp", port, p.port),
+				"--via", p.via)
 		}
 	}
 	s.apply(declaredGateway)

@@ -64,7 +64,8 @@ func TestStoppedProcesses(t *testing.T) {
 	s.says("fairlead network create other --subnet 172.31.0.0/24", "")
 	s.says("fairlead attach web peer", "172.30.0.3")
 	if needed {
-		if out, err := s.run("fairlead publish shop 82:80 --via nat"); err == nil || !strings.Contains(out, "does not answer") {
+		out, err := s.run("fairlead publish shop 82:80 --via nat")
+		if err == nil || !strings.Contains(out, "does not answer") {
 			t.Errorf("a publish that needs the stopped proxy: %v: %s", err, out)
 		}
 		if out, err := s.run(declaredGateway("PathPrefix(`/other`)")); errors.Is(err, context.DeadlineExceeded) {

@@ -189,8 +189,8 @@ func (s *service) logged() string {
 func (s *service) run(line string) (string, error) {
 	ctx, cancel := context.WithTimeout(s.Context(), commandLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "nsenter", "-t", fmt.Sprint(s.process.Cmd.Process.Pid), "-n", "-m", "-p", "--", "sh", "-c",
-		line)
+	cmd := exec.CommandContext(ctx, "nsenter", "-t", fmt.Sprint(s.process.Cmd.Process.Pid), "-n", "-m", "-p", "--",
+		"sh", "-c", line)
 	cmd.Env = []string{"PATH=" + s.path, "FAIRLEAD_SOCKET=" + s.socket}
 	cmd.WaitDelay = time.Second // a program that the command has started may have its output open
 	out, err := cmd.CombinedOutput()

@@ -21,8 +21,8 @@ func TestHalfQuestions(t *testing.T) {
 	kerneltest.Run(t, host, "ip", "addr", "add", "10.9.0.1/16", "dev", "shop")
 	for name, sandbox := range map[string]struct{ path, address string }{
 		"v1": {greedy.Path(), "10.9.0.8/16"}, "v2": {other.Path(), "10.9.0.9/16"}} {
-		kerneltest.Run(t, host, "ip", "link", "add", name, "up", "master", "shop", "type", "veth", "peer", "name", "eth0",
-			"netns", process.Seen(sandbox.path))
+		kerneltest.Run(t, host, "ip", "link", "add", name, "up", "master", "shop", "type", "veth", "peer", "name",
+			"eth0", "netns", process.Seen(sandbox.path))
 		ns := greedy
 		if name == "v2" {
 			ns = other

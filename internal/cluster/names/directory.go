@@ -13,7 +13,8 @@
 //
 // Only sandboxes of the network get answers: requests from addresses outside of its subnets are
 // dropped. Each client has a limited rate and a limited number of connections, and the sizes of
-// answers are limited. A client with unfinished questions keeps no other client from asking. A sandbox that uses the address of another one gets that one's answers, which are
+// answers are limited. A client with unfinished questions keeps no other client from asking. A sandbox
+// that uses the address of another one gets that one's answers, which are
 // the same; the data path prevents that (docs/guide/security.md).
 package names
 

@@ -71,7 +71,8 @@ func (s *swapped) loads(long bool) []*swapLoad {
 					}
 					to := netip.AddrPortFrom(host, port)
 					name := fmt.Sprintf("%s%s %s from %s to %s", p.via, p.plane, proto, from.name, to)
-					all = append(all, &swapLoad{name: name, from: from.place, to: to, proto: proto, want: fmt.Sprintf("%s:%d", p.sandbox, p.port)})
+					all = append(all, &swapLoad{name: name, from: from.place, to: to, proto: proto,
+						want: fmt.Sprintf("%s:%d", p.sandbox, p.port)})
 				}
 			}
 		}

@@ -138,7 +138,7 @@ name: declared
 networks:
   wet: {driver: bridge, subnet: [172.30.0.128/25, "fd00:30:0:1::/64"]}
 attachments:
-  - {sandbox: BOX, network: wet, name: wet, publish: [{published: 8071, target: 81, via: VIA}]}
+  - {sandbox: BOX, network: wet, name: wet, publish: [{published: 8071, target: 81, via: nat}]}
 services:
   wet: {address: 192.0.2.81, port: 80, plane: nft, check: tcp, reals: ["name=wet:80"]}
 `,
@@ -164,9 +164,9 @@ http:
 }
 
 // writeFiles writes the files.
-func (h *host) writeFiles(via string) {
+func (h *host) writeFiles() {
 	h.Helper()
-	with := strings.NewReplacer("BOX", process.Seen(h.box.Path()), "VIA", via)
+	with := strings.NewReplacer("BOX", process.Seen(h.box.Path()))
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(h.dir, name), []byte(with.Replace(text)), 0o600); err != nil {
 			h.Fatal(err)
@@ -186,7 +186,7 @@ var (
 // commands returns a life of Fairlead on a host: all commands that read or change a host outside of a cluster.
 func commands(driver, via, plane string) (all []command) {
 	add := func(some ...command) { all = append(all, some...) }
-	add(command{name: "files", reads: true, do: func(h *host) { h.Helper(); h.writeFiles(via) }})
+	add(command{name: "files", reads: true, do: (*host).writeFiles})
 	add(looks("version", "paths", "choose --explain", "lab list", "inspect BOX", "exec BOX -- true")...)
 	add(cli("network create net --driver "+driver+" --subnet 172.30.0.0/25 --subnet fd00:30::/64"),
 		cli("attach net BOX --name web"),

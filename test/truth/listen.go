@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -76,17 +77,19 @@ func listen(t testing.TB, h *Host, command string) {
 		return
 	}
 	done := make(chan struct{})
+	var ended atomic.Bool
 	go func() {
 		defer close(done)
-		switch {
-		case s.full:
-		case s.proto == "tcp":
-			accept(fd, s.identity())
-		default:
-			answer(fd, s.identity())
+		for !s.full && !ended.Load() {
+			if s.proto == "tcp" {
+				accept(fd, s.identity())
+			} else {
+				answer(fd, s.identity())
+			}
 		}
 	}()
 	t.Cleanup(func() {
+		ended.Store(true)
 		_ = unix.Shutdown(fd, unix.SHUT_RD)
 		<-done
 		unix.Close(fd)
@@ -135,7 +138,8 @@ func (s socket) options(fd, family int) error {
 		return unix.SetsockoptInt(fd, level, name, value)
 	}
 	v6, udp := family == unix.AF_INET6, s.proto == "udp"
-	errs := []error{set(s.reuse, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
+	errs := []error{unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience),
+		set(s.reuse, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
 		set(v6 && s.v6only, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1),
 		set(v6 && s.minTTL > 0, unix.IPPROTO_IPV6, unix.IPV6_MINHOPCOUNT, s.minTTL),
 		set(s.minTTL > 0, unix.IPPROTO_IP, unix.IP_MINTTL, s.minTTL),
@@ -147,7 +151,11 @@ func (s socket) options(fd, family int) error {
 	return errors.Join(errs...)
 }
 
-// accept answers every connection with a line, until the socket is shut down.
+// patience is how long a socket waits for a client before it looks whether the test has ended: a shutdown does not wake
+// every socket that waits.
+var patience = unix.Timeval{Usec: 200_000}
+
+// accept answers every connection with a line, until no client comes or the socket is shut down.
 func accept(fd int, identity string) {
 	for {
 		conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
@@ -162,8 +170,8 @@ func accept(fd int, identity string) {
 	}
 }
 
-// answer answers every datagram from the address that it was sent to, until the socket is
-// shut down.
+// answer answers every datagram from the address that it was sent to, until none comes or the
+// socket is shut down.
 func answer(fd int, identity string) {
 	buf, oob := make([]byte, 64), make([]byte, 256)
 	for {

@@ -49,12 +49,12 @@ func TestBusyMachine(t *testing.T) {
 	run := []string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("b.json"), "--rounds", "4",
 		"--duration", "100ms"}
 	o := r.run(append(run, "--shared=false")...)
-	o.expect(t, 0, []string{"other processes used", "more than 10 %", "(PID ", "--shared"})
+	o.expect(t, o.code, []string{"other processes used", "more than 10 %", "(PID ", "--shared"})
 	if !strings.Contains(o.stdout, "warning: other processes used") || !strings.Contains(o.stdout, "most by") {
 		t.Errorf("the table does not name the busy processes:\n%s", o.stdout)
 	}
 	got := r.shares("b.json")
-	disturbed := 0
+	disturbed, discarded := 0, 0
 	for _, x := range got.Runs {
 		busy := x.Ledger.Other > 0.1*x.Ledger.Wall*float64(x.Ledger.CPUs)
 		if named := strings.Contains(fmt.Sprint(x.Invalid),
@@ -65,6 +65,9 @@ func TestBusyMachine(t *testing.T) {
 		if busy {
 			disturbed++
 		}
+		if len(x.Invalid) > 0 {
+			discarded++
+		}
 		if busy && (len(x.Others) == 0 || x.Others[0].PID == 0 || x.Others[0].Command == "" ||
 			x.Others[0].Seconds == 0) {
 			t.Errorf("no process is named: %+v", x)
@@ -73,6 +76,9 @@ func TestBusyMachine(t *testing.T) {
 	const planned = 2 * 4 // the baseline runs twice in each round
 	if disturbed < planned/2 || len(got.Runs) <= planned || len(got.Runs) > planned+planned/4 {
 		t.Errorf("%d of %d runs were disturbed; want most of %d and some repeated", disturbed, len(got.Runs), planned)
+	}
+	if all := discarded == len(got.Runs); all != strings.Contains(o.stderr, "nothing was measured") || all && o.code != 1 {
+		t.Errorf("%d of %d runs were discarded, and it exits %d:\n%s", discarded, len(got.Runs), o.code, o.stderr)
 	}
 	o = r.run(append(run, "--shared")...)
 	o.expect(t, 0, nil)

@@ -25,7 +25,7 @@ func TestNothingMeasured(t *testing.T) {
 		"engine refuses": {
 			args:    []string{"docker-start", "docker:publish", "--workload", "docker-run-udp"},
 			prepare: func(r *room) { r.replace("#!/bin/sh\nexit 3\n", "runc") },
-			why:     "runc did not terminate successfully",
+			why:     "exit status 3",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

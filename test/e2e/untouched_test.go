@@ -38,6 +38,7 @@ func TestHostIsUntouched(t *testing.T) {
 		{
 			name: "after a run that fails", args: []string{"nat", "--workload", "tcp-bulk", "--with", "iperf3"},
 			prep: func(r *room) { r.replace("#!/bin/sh\necho broken; exit 3\n", "iperf3") },
+			code: 1, says: []string{"2 of 4 measurements have no figure", "broken"},
 		},
 		{
 			name: "when a path cannot be built", args: []string{"nat", "hand-dnat", "--workload", "tcp-bulk"},

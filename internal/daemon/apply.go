@@ -30,11 +30,10 @@ func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result,
 	check := d.gateways.checker(s.Gateway)
 	var leasing []string
 	var changed changedGateway
-	step := func() (err error) {
+	err = d.step(ctx, func() (err error) {
 		r, leasing, changed, err = d.applySpec(s, found, check, dry)
 		return err
-	}
-	err = d.releasing(func() error { return d.ports.Do(ctx, step) })
+	})
 	if err != nil || dry {
 		return r, err
 	}
@@ -52,7 +51,7 @@ func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result,
 			"the declaration is applied, but a lease is missing: %w: the daemon goes on asking", err)
 	}
 	if len(leasing) > 0 {
-		r.Attachments = d.viewsOf(model.FileSet(s.Set))
+		r.Attachments = viewsOf(model.FileSet(s.Set), d.views())
 	}
 	return r, nil
 }
@@ -81,8 +80,6 @@ func contentsOf(at sandbox.Sandbox, seen inspect.Sandbox) spec.Sandbox {
 // check is that of spec.Draft.
 func (d *Daemon) applySpec(s api.Spec, found []spec.Located, check func(model.Gateway) (api.Mistakes, []string),
 	dry bool) (r api.Result, leasing []string, changed changedGateway, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	before, problems := d.desired, maps.Clone(d.problems)
 	running := d.sandboxes.inspectLocated(found)
 	t := spec.NewDraft(before, s, found, d.networks.checkOverlap)
@@ -117,7 +114,7 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, check func(model.Ga
 			leasing = append(leasing, a.Name)
 		}
 	}
-	r.Attachments = d.originViews(model.FileSet(s.Set))
+	r.Attachments = viewsOf(model.FileSet(s.Set), d.view())
 	return r, leasing, changed, nil
 }
 
@@ -168,13 +165,7 @@ func (d *Daemon) applyDraft(running map[*watchedSandbox]sandbox.Sandbox, next mo
 	return err
 }
 
-// viewsOf returns the attachments of an origin.
-func (d *Daemon) viewsOf(by model.Origin) []api.View {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.originViews(by)
-}
-
-func (s *state) originViews(by model.Origin) []api.View {
-	return slices.DeleteFunc(s.view(), func(v api.View) bool { return v.Origin != by })
+// viewsOf returns the views of the attachments of an origin.
+func viewsOf(by model.Origin, all []api.View) []api.View {
+	return slices.DeleteFunc(all, func(v api.View) bool { return v.Origin != by })
 }

@@ -33,8 +33,7 @@ func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (r api.Resul
 	}
 	var a model.Attachment
 	var before model.Desired
-	step := func() (err error) { r, a, err = d.attach(req, at, &before); return err }
-	err = d.releasing(func() error { return d.ports.Do(ctx, step) })
+	err = d.step(ctx, func() (err error) { r, a, err = d.attach(req, at, &before); return err })
 	if err != nil || req.DryRun || !a.DHCP {
 		return r, err
 	}
@@ -52,9 +51,7 @@ func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (r api.Resul
 // request has changed a meanwhile.
 func (ap *applier) undoAttach(ctx context.Context, a model.Attachment, before model.Desired) error {
 	had, existed := before.Attachment(a.Name)
-	step := func() error {
-		ap.mu.Lock()
-		defer ap.mu.Unlock()
+	return ap.step(ctx, func() error {
 		have, exists := ap.desired.Attachment(a.Name)
 		if have.Lease = a.Lease; !exists || !have.Equal(a) {
 			return nil
@@ -69,15 +66,12 @@ func (ap *applier) undoAttach(ctx context.Context, a model.Attachment, before mo
 		err := ap.settle(ap.desired.WithAttachment(had))
 		ap.startLeasing()
 		return err
-	}
-	return ap.releasing(func() error { return ap.ports.Do(ctx, step) })
+	})
 }
 
 // attach is one attempt of Attach. before becomes the desired state before it.
 func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox, before *model.Desired) (api.Result,
 	model.Attachment, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	*before = d.desired
 	b, seen, err := d.sandboxes.inspect(at)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/daemon/heal"
+	"fairlead/internal/daemon/sockets"
 )
 
 const (
@@ -93,16 +94,18 @@ func (b *balancer) idle() bool {
 // rebalance applies what has changed about real servers, and returns how long to wait before the next attempt; 0 if
 // none is due. A service that fails does not stop the others, and is tried again after waits that grow.
 func (b *balancer) rebalance() (wait time.Duration, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.services.takeHealthChanges()
-	b.failed.Keep(func(name string) bool { return b.services.dirty[name] })
-	// In random order, so that each is tried at some time.
-	names := slices.Collect(maps.Keys(b.services.dirty))
-	if names = slices.DeleteFunc(names, b.failed.Waits); len(names) > 0 {
-		err = b.reapplyEach(names)
-	}
-	return b.failed.Next(), err
+	err = b.once(func() (err error) {
+		b.services.takeHealthChanges()
+		b.failed.Keep(func(name string) bool { return b.services.dirty[name] })
+		// In random order, so that each is tried at some time.
+		names := slices.Collect(maps.Keys(b.services.dirty))
+		if names = slices.DeleteFunc(names, b.failed.Waits); len(names) > 0 {
+			err = b.reapplyEach(names)
+		}
+		wait = b.failed.Next()
+		return err
+	})
+	return wait, err
 }
 
 // reapplyEach applies the services together, and one by one if that fails.
@@ -118,8 +121,10 @@ func (b *balancer) reapplyEach(names []string) error {
 		}
 		if err != nil {
 			b.failed.Failed(name)
-			b.services.reportStuck(name, err)
-			failed = err
+			if !sockets.AreUnopened(err) {
+				b.services.reportStuck(name, err)
+				failed = err
+			}
 		}
 	}
 	if failed == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
 )
@@ -13,42 +14,52 @@ import (
 // alone: the host keeps its earlier form, if there is one. It returns these problems;
 // each begins with its object. A network that the cluster no longer has stays until its
 // last attachment on this host is gone.
-func (d *Daemon) SetCluster(networks []model.Network, services []model.VirtualService) (problems []string) {
+func (d *Daemon) SetCluster(networks []model.Network, services []model.VirtualService) []string {
 	defer d.prepare(services)()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	problems, err := stepFor(d.life, d.state, func() ([]string, error) { return setCluster(d, networks, services) })
+	if err != nil {
+		problems = append(problems, "the cluster's networks and services: "+err.Error())
+	}
+	return problems
+}
+
+// setCluster is one attempt of SetCluster. Returns an engine.UnopenedError if an object waits for its ports.
+func setCluster(d *Daemon, networks []model.Network, services []model.VirtualService) (problems []string, err error) {
 	next, together, problems := d.composeCluster(spec.ClusterChanges(d.desired, networks, services, spec.ClusterChecks{
 		Overlap: d.networks.checkOverlap, Acceptable: d.acceptable,
 		Failed: func(service string) bool { return d.problems[serviceProblem(service)] != "" }}))
 	if len(together) == 0 {
-		return problems
+		return problems, nil
 	}
-	if d.applier.settle(next) == nil {
+	if err = d.applier.settle(next); err == nil {
 		d.cfg.Log.Info("cluster", "changes", len(together))
-		return problems
+	}
+	if err == nil || sockets.AreUnopened(err) {
+		return problems, err
 	}
 	for _, c := range together {
 		next, err := c.In(d.desired)
 		if err == nil {
 			err = d.applier.settle(next)
 		}
+		if sockets.AreUnopened(err) {
+			return problems, err
+		}
 		if err != nil {
 			problems = append(problems, c.Problem(err))
 		}
 	}
-	return problems
+	return problems, nil
 }
 
 func ofCluster(n model.Network) bool { return n.Origin == model.FromCluster }
 
 // LeaveCluster removes the networks and services of the cluster, and the attachments to
 // these networks.
-func (d *Daemon) LeaveCluster() error { return d.releasing(d.applier.leaveCluster) }
+func (d *Daemon) LeaveCluster() error { return d.step(d.life, d.applier.leaveCluster) }
 
 // leaveCluster is one attempt of LeaveCluster.
 func (ap *applier) leaveCluster() error {
-	ap.mu.Lock()
-	defer ap.mu.Unlock()
 	names := ap.desired.ClusterAttachments()
 	if err := ap.leases.Stop(names...); err != nil {
 		return err

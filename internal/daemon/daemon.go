@@ -225,7 +225,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 // TearDown removes all of Fairlead's objects from the host, and removes everything but
 // the networks from the desired state. Run must have returned.
 func (d *Daemon) TearDown(ctx context.Context) error {
-	err := d.releasing(d.forgetAll)
+	err := d.step(ctx, d.forgetAll)
 	if d.gateways.keeper != nil {
 		err = errors.Join(err, d.gateways.keeper.End(ctx))
 	}
@@ -234,8 +234,6 @@ func (d *Daemon) TearDown(ctx context.Context) error {
 
 // forgetAll removes everything but the networks from the desired state.
 func (d *Daemon) forgetAll() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if err := d.leases.StopAll(); err != nil {
 		return err
 	}

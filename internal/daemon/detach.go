@@ -16,17 +16,13 @@ import (
 // none. If no attachment has the given name, the name may be a sandbox, such as a PID,
 // with exactly one attachment. Returns a Fault with code Conflict if the sandbox has
 // several attachments, or if files declare the attachment.
-func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (r api.Result, err error) {
+func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result, error) {
 	refs, named := d.refs(ctx, req.Sandbox), d.refs(ctx, req.Name)
-	step := func() (err error) { r, err = d.detach(req, refs, named); return err }
-	err = d.releasing(func() error { return d.ports.Do(ctx, step) })
-	return r, err
+	return stepFor(ctx, d.state, func() (api.Result, error) { return d.detach(req, refs, named) })
 }
 
 // detach implements Detach. refs and named are those of the request's sandbox and name.
 func (d *Daemon) detach(req api.DetachRequest, refs, named func(string) bool) (api.Result, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	found := d.attachments(func(a model.Attachment) bool {
 		return a.Name == req.Name || req.Name == "" && a.Network == req.Network && refs(a.Ref)
 	})
@@ -43,9 +39,7 @@ func (d *Daemon) detach(req api.DetachRequest, refs, named func(string) bool) (a
 // engine, because the engine may wait for the caller. It is not an error if there is
 // none. Returns a Fault with code Conflict if files declare the attachment.
 func (d *Daemon) Remove(name string) error {
-	return d.releasing(func() error {
-		d.mu.Lock()
-		defer d.mu.Unlock()
+	return d.step(d.life, func() error {
 		_, err := d.applier.detach(d.attachments(func(a model.Attachment) bool { return a.Name == name }),
 			api.DetachRequest{Name: name})
 		return err

@@ -29,19 +29,22 @@ func (s *state) startLeasing() {
 
 // applyLease implements leases.Config.Apply.
 func (ap *applier) applyLease(name string, l model.Lease, current func() bool) error {
-	ap.mu.Lock()
-	defer ap.mu.Unlock()
-	a, ok := ap.desired.Attachment(name)
-	if !ok || !current() || a.Lease.Equal(l) {
-		return nil
-	}
-	a.Lease = l
-	if err := ap.settle(ap.desired.WithAttachment(a)); err != nil {
-		ap.cfg.Log.Error("apply lease", "attachment", name, "error", err)
+	err := ap.step(ap.life, func() error {
+		a, ok := ap.desired.Attachment(name)
+		if !ok || !current() || a.Lease.Equal(l) {
+			return nil
+		}
+		a.Lease = l
+		err := ap.settle(ap.desired.WithAttachment(a))
+		if err == nil {
+			ap.cfg.Log.Info("lease", "attachment", name, "addresses", l.Prefixes)
+		}
 		return err
+	})
+	if err != nil {
+		ap.cfg.Log.Error("apply lease", "attachment", name, "error", err)
 	}
-	ap.cfg.Log.Info("lease", "attachment", name, "addresses", l.Prefixes)
-	return nil
+	return err
 }
 
 // awaitLease starts the DHCP client of an attachment, if it does not run, and waits for its first lease. It locks mu.

@@ -8,7 +8,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/heal"
-	"fairlead/internal/engine"
+	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
@@ -115,8 +115,12 @@ func (h *healer) check() bool {
 // heal repairs what the pending events are about. again is when to call it again; 0
 // means after the next event.
 func (h *healer) heal(ctx context.Context) (again time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	_ = h.once(func() error { again = h.healPending(ctx); return nil })
+	return again
+}
+
+// healPending implements heal. It repeats in the background what needs ports that the proxy has not opened yet.
+func (h *healer) healPending(ctx context.Context) (again time.Duration) {
 	if ctx.Err() != nil {
 		return 0
 	}
@@ -136,11 +140,14 @@ func (h *healer) heal(ctx context.Context) (again time.Duration) {
 	}
 	part := h.conflicts.Due(account, seen.Concerned(account, h.sandboxes.namespaces()))
 	if dead := h.sandboxes.deadIn(part); len(dead) > 0 {
-		h.warn("remove what belonged to a sandbox", h.applier.cleanUp(dead))
+		h.later("remove what belonged to a sandbox", h.applier.cleanUp(dead),
+			func() error { return h.applier.settle(h.desired) })
 		account = h.engine.Account()
 		part = h.conflicts.Due(account, seen.Concerned(account, h.sandboxes.namespaces()))
 	}
-	if h.externals.adoptLost(part) {
+	adopted, err := h.externals.adoptLost(part)
+	h.later("adopt", err, func() error { _, err := h.externals.adoptLost(part); return err })
+	if adopted {
 		account = h.engine.Account()
 		part = h.conflicts.Due(account, seen.Concerned(account, h.sandboxes.namespaces()))
 	}
@@ -179,14 +186,16 @@ func (h *healer) next() time.Duration { return h.retry.Next(h.conflicts.Next()) 
 // healAll reads and repairs all objects.
 func (h *healer) healAll(ctx context.Context) time.Duration {
 	differing, err := h.engine.Heal(ctx)
-	var unopened *engine.UnopenedError
-	if errors.As(err, &unopened) {
+	if err == nil {
+		h.report(differing, watch.PendingEvents{})
+	} else if !sockets.AreUnopened(err) {
+		err = h.applier.settle(h.desired) // omits sandboxes that have ended
+	}
+	if sockets.AreUnopened(err) {
 		h.retry.Failed() // without an event: the proxy has just been started again
 		return h.next()
 	}
-	if err == nil {
-		h.report(differing, watch.PendingEvents{})
-	} else if err = h.applier.settle(h.desired); err != nil { // settle omits sandboxes that have ended
+	if err != nil {
 		if assumed := h.engine.Assume(); assumed == nil {
 			err = h.healPart(ctx, h.engine.Account(), watch.PendingEvents{})
 		}
@@ -241,8 +250,7 @@ func (h *healer) recheckNetworks() {
 		delete(h.networks.unavailable, name)
 	}
 	if err := h.applier.settle(h.desired); err != nil {
-		h.cfg.Log.Error("follow the host's links", "error", err)
-		h.applier.later(err, h.applier.again)
+		h.later("follow the host's links", err, func() error { return h.applier.settle(h.desired) })
 		return
 	}
 	for _, name := range back {

@@ -6,8 +6,6 @@ import (
 
 // displace implements Daemon.Displace.
 func (x *externals) displace(name string) (bool, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	a, known := x.desired.Attachment(name)
 	if !known {
 		return true, nil

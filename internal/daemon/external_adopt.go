@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/daemon/spec"
 	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/model"
@@ -21,23 +22,27 @@ import (
 // adoptLost adopts the external endpoints whose links are among the objects and
 // no longer exist, and reports whether there were any. It starts with the endpoint of
 // a sandbox that has the most publishes, because that one must get the default route.
-func (x *externals) adoptLost(part plan.Plan) bool {
+// Returns an engine.UnopenedError if one still waits for its ports; it logs other errors.
+func (x *externals) adoptLost(part plan.Plan) (adopted bool, waits error) {
 	lost := x.lost(part)
 	publishes := map[string]int{}
 	for _, p := range x.desired.Publishes {
 		publishes[p.Endpoint]++
 	}
 	slices.SortStableFunc(lost, func(a, b model.Attachment) int { return publishes[b.Name] - publishes[a.Name] })
-	adopted := false
 	for _, a := range lost {
 		b, seen, err := x.sandboxes.inspect(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
 		if err != nil {
 			continue // the engine has not moved the link yet, or the sandbox has ended
 		}
 		adopted = true
-		x.warn("adopt "+a.Name, x.adopt(a, b, seen))
+		if err := x.adopt(a, b, seen); sockets.AreUnopened(err) {
+			waits = err
+		} else {
+			x.warn("adopt "+a.Name, err)
+		}
 	}
-	return adopted
+	return adopted, waits
 }
 
 // lost returns the external endpoints whose links are among the objects and

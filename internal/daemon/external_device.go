@@ -7,7 +7,6 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/external"
-	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -28,7 +27,7 @@ func (x *externals) joinDevice(name, path string) (model.Endpoint, engine.Sandbo
 		return model.Endpoint{}, engine.SandboxConfig{}, err
 	}
 	if at, err := x.cfg.Sandboxes.Resolve(sandbox.Answering(x.life), ref); err == nil {
-		x.warn("join "+name, sockets.Repeat(x.life, func() error { return x.applier.reattach(at) }))
+		x.warn("join "+name, x.step(x.life, func() error { return x.applier.reattach(at) }))
 	} // else Run reattaches it when the sandbox exists
 	x.mu.Lock()
 	defer x.mu.Unlock()

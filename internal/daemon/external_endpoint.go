@@ -41,7 +41,7 @@ func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, 
 // Leave removes the link and the publishes of an external endpoint, and keeps its
 // addresses. It is not an error if there is none.
 func (d *Daemon) Leave(name string) error {
-	return d.ports.Do(d.life, func() error { return d.externals.leave(name) })
+	return d.step(d.life, func() error { return d.externals.leave(name) })
 }
 
 // Expose sets the publishes of an external endpoint, and replaces those that the
@@ -50,7 +50,7 @@ func (d *Daemon) Leave(name string) error {
 // (Displace). Returns a Fault with code NotFound if the endpoint has not joined a
 // sandbox, unless publishes is empty.
 func (d *Daemon) Expose(name string, publishes []model.Publish) error {
-	return d.ports.Do(d.life, func() error { return d.externals.expose(name, publishes) })
+	return d.step(d.life, func() error { return d.externals.expose(name, publishes) })
 }
 
 // RemoveDead removes the external endpoints whose sandboxes have ended.
@@ -60,7 +60,16 @@ func (d *Daemon) RemoveDead() { d.applier.verify(func(*watchedSandbox) bool { re
 // unless the endpoint is alive, or was joined during this process's lifetime and is
 // still starting. It reports whether the endpoint no longer exists. If it reports true
 // with an error, the endpoint is removed from the desired state but not from the host.
-func (d *Daemon) Displace(name string) (bool, error) { return d.externals.displace(name) }
+func (d *Daemon) Displace(name string) (gone bool, err error) {
+	err = d.step(d.life, func() (err error) {
+		if gone { // the step is repeated
+			return d.applier.settle(d.desired)
+		}
+		gone, err = d.externals.displace(name)
+		return err
+	})
+	return gone, err
+}
 
 // reserve implements Daemon.Reserve.
 func (x *externals) reserve(a model.Attachment) (engine.SandboxConfig, error) {
@@ -81,17 +90,27 @@ func (x *externals) reserve(a model.Attachment) (engine.SandboxConfig, error) {
 }
 
 // join implements Daemon.Join.
-func (x *externals) join(name, path string) (model.Endpoint, engine.SandboxConfig, error) {
-	x.mu.Lock()
-	a, known := x.desired.Attachment(name)
-	if known && x.usesDevice(a) {
-		x.mu.Unlock()
+func (x *externals) join(name, path string) (e model.Endpoint, in engine.SandboxConfig, err error) {
+	ofDevice := false
+	err = x.step(x.life, func() (err error) {
+		a, known := x.desired.Attachment(name)
+		if !known {
+			return api.Faultf(api.NotFound, "join %s: it was not reserved", name)
+		}
+		if ofDevice = x.usesDevice(a); !ofDevice {
+			e, in, err = x.joinLink(a, path)
+		}
+		return err
+	})
+	if ofDevice {
 		return x.joinDevice(name, path)
 	}
-	defer x.mu.Unlock()
-	if !known {
-		return model.Endpoint{}, engine.SandboxConfig{}, api.Faultf(api.NotFound, "join %s: it was not reserved", name)
-	}
+	return e, in, err
+}
+
+// joinLink is one attempt to join an external endpoint with a link that the engine moves.
+func (x *externals) joinLink(a model.Attachment, path string) (model.Endpoint, engine.SandboxConfig, error) {
+	name := a.Name
 	a.Sandbox = path
 	in, err := x.config(a)
 	if err == nil {
@@ -108,8 +127,6 @@ func (x *externals) join(name, path string) (model.Endpoint, engine.SandboxConfi
 
 // leave implements Daemon.Leave.
 func (x *externals) leave(name string) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	a, known := x.desired.Attachment(name)
 	if !known || a.Sandbox == "" && !a.Keep {
 		return nil
@@ -129,8 +146,6 @@ func (x *externals) leave(name string) error {
 
 // expose implements Daemon.Expose.
 func (x *externals) expose(name string, publishes []model.Publish) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	a, known := x.desired.Attachment(name)
 	if !known || a.Sandbox == "" {
 		if len(publishes) == 0 {

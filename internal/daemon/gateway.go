@@ -84,9 +84,7 @@ func (d *Daemon) awaitGateway(ctx context.Context, c changedGateway) error {
 		return err
 	}
 	replaced := false
-	undo := d.ports.Do(context.WithoutCancel(ctx), func() error {
-		d.mu.Lock()
-		defer d.mu.Unlock()
+	undo := d.step(context.WithoutCancel(ctx), func() error {
 		if replaced = d.desired.Gateway != c.gateway; replaced {
 			return nil
 		}
@@ -138,13 +136,13 @@ func NewClusterGateway(d *Daemon) ClusterGateway { return ClusterGateway{d} }
 
 // Set replaces the objects of the gateway that belong to the cluster; nil removes them.
 func (g ClusterGateway) Set(c *model.ClusterGateway) error {
-	g.d.mu.Lock()
-	defer g.d.mu.Unlock()
-	next := g.d.desired
-	if next.ClusterGateway = c; c.Equal(g.d.desired.ClusterGateway) {
-		return nil
-	}
-	return g.d.applier.settle(next)
+	return g.d.step(g.d.life, func() error {
+		next := g.d.desired
+		if next.ClusterGateway = c; c.Equal(g.d.desired.ClusterGateway) {
+			return nil
+		}
+		return g.d.applier.settle(next)
+	})
 }
 
 // Sandboxes returns the sandboxes of this host that selectors of the cluster's gateway find.

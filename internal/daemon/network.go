@@ -16,8 +16,11 @@ import (
 // mistake. The code is Conflict if a subnet overlaps one that the host reaches, or if
 // the network exists with another driver or another origin.
 func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	return stepFor(d.life, d.state, func() (api.Result, error) { return createNetwork(d, n, dry) })
+}
+
+// createNetwork is one attempt of CreateNetwork.
+func createNetwork(d *Daemon, n model.Network, dry bool) (api.Result, error) {
 	if n.Traits().NoLink {
 		return api.Result{}, api.Faultf(api.Invalid, "network %s: driver %s attaches no sandboxes: choose another",
 			n.Name, n.Driver)
@@ -107,8 +110,11 @@ func (ns *networks) checkOverlap(w model.Desired, n model.Network) error {
 // returns a note and no error. Returns a Fault with code Conflict if the network has
 // attachments or if files declare it.
 func (d *Daemon) RemoveNetwork(name string) (api.Result, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	return stepFor(d.life, d.state, func() (api.Result, error) { return removeNetwork(d, name) })
+}
+
+// removeNetwork is one attempt of RemoveNetwork.
+func removeNetwork(d *Daemon, name string) (api.Result, error) {
 	n, _ := (model.State{Networks: d.desired.Networks}).Network(name)
 	if n.Origin.IsFile() || n.Origin == model.FromCluster {
 		return api.Result{}, spec.OtherOrigin("network "+name, n.Origin)

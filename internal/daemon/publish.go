@@ -44,17 +44,14 @@ func (d *Daemon) Unpublish(ctx context.Context, req api.PublishRequest) (api.Res
 // changePublishes applies the desired state that the function to returns for the
 // attachment's name.
 func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest,
-	to func(name string) model.Desired) (r api.Result, err error) {
+	to func(name string) model.Desired) (api.Result, error) {
 	refs := d.refs(ctx, req.Target)
-	err = d.ports.Do(ctx, func() (err error) { r, err = d.replacePublishes(req, refs, to); return err })
-	return r, err
+	return stepFor(ctx, d.state, func() (api.Result, error) { return d.replacePublishes(req, refs, to) })
 }
 
 // replacePublishes is one attempt of changePublishes. refs is that of the target.
 func (d *Daemon) replacePublishes(req api.PublishRequest, refs func(string) bool,
 	to func(name string) model.Desired) (api.Result, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	a, err := d.target(req.Target, refs)
 	if err != nil {
 		return api.Result{}, err

@@ -2,57 +2,37 @@ package daemon
 
 import (
 	"context"
-	"errors"
 
 	"fairlead/internal/daemon/sockets"
-	"fairlead/internal/engine"
 	"fairlead/internal/sandbox"
 )
 
 // verify checks whether suspects have ended, and removes what belonged to them.
 func (ap *applier) verify(suspect func(*watchedSandbox) bool) {
-	ap.mu.Lock()
-	defer ap.mu.Unlock()
-	ap.sandboxes.recordExternal()
-	dead := ap.sandboxes.deadAmong(ap.desired, suspect)
-	if len(dead) == 0 {
-		return
-	}
-	if err := ap.cleanUp(dead); err != nil {
-		ap.cfg.Log.Error("remove what belonged to a sandbox", "error", err)
-	}
+	repeated := false
+	ap.soon("remove what belonged to a sandbox", func() error {
+		ap.sandboxes.recordExternal()
+		dead := ap.sandboxes.deadAmong(ap.desired, suspect)
+		if len(dead) == 0 && !repeated {
+			return nil
+		}
+		repeated = true
+		return ap.cleanUp(dead)
+	})
 }
 
 // restore applies waiting attachments whose sandboxes run again.
 func (ap *applier) restore(ctx context.Context) {
 	for _, ref := range ap.sandboxes.awaited() {
-		at, err := ap.cfg.Sandboxes.Resolve(ctx, ref)
-		if err == nil {
-			err = ap.reattach(at)
+		if at, err := ap.cfg.Sandboxes.Resolve(ctx, ref); err == nil {
+			ap.soon("attach "+ref, func() error { return ap.reattach(at) })
 		}
-		ap.later(err, func() error { return ap.reattach(at) })
 	}
-}
-
-// later repeats a step in the background if it has failed because its ports are not open yet.
-func (ap *applier) later(err error, step func() error) {
-	var unopened *engine.UnopenedError
-	if !errors.As(err, &unopened) {
-		return
-	}
-	go func() {
-		if err = unopened.Wait(ap.life); err == nil {
-			err = sockets.Repeat(ap.life, step)
-		}
-		ap.warn("apply what waited for the proxy", err)
-	}()
 }
 
 // reattach applies the waiting attachments of a sandbox, one by one. Returns an
 // engine.UnopenedError if one still waits for its ports; other errors are problems of the attachments.
 func (ap *applier) reattach(at sandbox.Sandbox) error {
-	ap.mu.Lock()
-	defer ap.mu.Unlock()
 	b, _, err := ap.sandboxes.inspect(at)
 	if err != nil {
 		return nil // it has ended again; another event will follow

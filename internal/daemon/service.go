@@ -15,10 +15,13 @@ import (
 // if the service has another origin, exists although Create is set, or differs from
 // Was: the caller can then read it again and repeat the request.
 func (d *Daemon) SetService(r api.ServiceRequest) (api.Result, error) {
+	defer d.prepare([]model.VirtualService{r.VirtualService})()
+	return stepFor(d.life, d.state, func() (api.Result, error) { return setService(d, r) })
+}
+
+// setService is one attempt of SetService.
+func setService(d *Daemon, r api.ServiceRequest) (api.Result, error) {
 	v := r.VirtualService
-	defer d.prepare([]model.VirtualService{v})()
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	have, known := d.desired.Service(v.Name)
 	if err := v.Validate(); err != nil {
 		return api.Result{}, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("service %s: %w", v.Name, err)}
@@ -85,8 +88,11 @@ func (s *state) prepare(services []model.VirtualService) (done func()) {
 // service, it returns a note and no error. Returns a Fault with code Conflict if the
 // service was not created by a command.
 func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	return stepFor(d.life, d.state, func() (api.Result, error) { return removeService(d, name, dry) })
+}
+
+// removeService is one attempt of RemoveService.
+func removeService(d *Daemon, name string, dry bool) (api.Result, error) {
 	have, known := d.desired.Service(name)
 	if !known {
 		return api.Result{Notes: []string{fmt.Sprintf("there is no service %s: nothing to do", name)}}, nil

@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/daemon/pool"
 	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/health"
+	"fairlead/internal/lock"
 	"fairlead/internal/model"
 )
 
@@ -102,6 +103,7 @@ func (s *services) apply(w model.Desired) error {
 
 // applyTarget applies the target with the engine, and records the result. If that fails, it restores the checks.
 func (s *services) applyTarget(want target) error {
+	lock.Assert(s.repeats, "a state is applied outside of once: nothing would repeat it")
 	ctx, cancel := context.WithTimeout(s.life, applyLimit)
 	defer cancel()
 	began := time.Now()

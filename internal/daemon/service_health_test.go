@@ -45,7 +45,7 @@ func TestFailedChangeKeepsHealth(t *testing.T) {
 		down := web.Reals[1].At(0)
 		all.health.Signal("web", down, health.Signal{Failed: 1000})
 		before := all.health.StatusOf(web)
-		if err := all.apply(next); !errors.Is(err, errNoStore) {
+		if err := s.once(func() error { return all.apply(next) }); !errors.Is(err, errNoStore) {
 			t.Fatalf("%s: %v, want %v", name, err, errNoStore)
 		}
 		after := all.health.StatusOf(web)

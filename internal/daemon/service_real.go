@@ -25,12 +25,12 @@ type reals struct {
 // NotFound if the service or the real server does not exist, Conflict if the real
 // server is leaving or the service is not applied, and Invalid if the request has a
 // mistake or several real servers have the name.
-func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) { return d.reals.change(r) }
+func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
+	return stepFor(d.life, d.state, func() (api.Result, error) { return d.reals.change(r) })
+}
 
-// change implements Daemon.ChangeReal.
+// change is one attempt of Daemon.ChangeReal.
 func (rs *reals) change(r api.RealRequest) (api.Result, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
 	v, known := rs.desired.Service(r.Service)
 	if !known {
 		return api.Result{}, noService(r.Service)
@@ -127,6 +127,9 @@ func (rs *reals) enable(v model.VirtualService, m pool.Member) (api.Result, erro
 	if err != nil {
 		if drain != nil {
 			rs.services.drains[key] = drain
+		}
+		if readmitted { // a repeated attempt does not readmit it
+			rs.services.markDirty(v.Name)
 		}
 		return api.Result{}, fmt.Errorf("enable %s of service %s: %w", m.Text(), v.Name, err)
 	}

@@ -34,6 +34,9 @@ func (ap *applier) settle(next model.Desired) error {
 			ap.services.forgetHealth(before, next)
 			return nil
 		}
+		if sockets.AreUnopened(err) { // the engine has changed nothing, and the step is repeated
+			return errors.Join(err, ap.save(before))
+		}
 		dead := ap.sandboxes.dead(next)
 		if len(dead) == 0 && ap.networks.markUnavailable(before, next, err) {
 			continue
@@ -46,15 +49,8 @@ func (ap *applier) settle(next model.Desired) error {
 	}
 }
 
-// again applies the desired state again. It locks mu.
-func (ap *applier) again() error {
-	ap.mu.Lock()
-	defer ap.mu.Unlock()
-	return ap.settle(ap.desired)
-}
-
 // cleanUp removes what belonged to sandboxes that have ended. Even if applying fails,
-// they stay removed from the desired state.
+// they stay removed from the desired state, so a repeated step must settle it again.
 func (ap *applier) cleanUp(dead map[string]bool) error {
 	for ref := range dead {
 		ap.cfg.Log.Info("sandbox is gone", "sandbox", ref)
@@ -89,9 +85,6 @@ func (ap *applier) applySaved() error {
 // rollBack restores the previous desired state and returns the error of the failed
 // one. The code is Conflict if next is invalid.
 func (ap *applier) rollBack(before, next model.Desired, err error) error {
-	if sockets.AreUnopened(err) {
-		return errors.Join(err, ap.save(before)) // The engine has changed nothing.
-	}
 	if invalid := ap.services.stateOf(next).Validate(); invalid != nil {
 		err = &api.Fault{Code: api.Conflict, Err: invalid}
 	}
@@ -124,7 +117,7 @@ const adoptLimit = 10 * time.Second
 func (ap *applier) adopt(w model.Desired) {
 	ctx, cancel := context.WithTimeout(ap.life, adoptLimit)
 	defer cancel()
-	if err := sockets.Repeat(ctx, func() error { return ap.adoptAll(w) }); err != nil {
+	if err := sockets.Repeat(ctx, func() error { return ap.once(func() error { return ap.adoptAll(w) }) }); err != nil {
 		ap.cfg.Log.Error("take over the attachments", "error", err)
 		ap.adoptEach(ctx)
 	}
@@ -135,8 +128,6 @@ func (ap *applier) adopt(w model.Desired) {
 
 // adoptAll takes over the desired state as a whole.
 func (ap *applier) adoptAll(w model.Desired) error {
-	ap.mu.Lock()
-	defer ap.mu.Unlock()
 	ap.desired = w
 	for _, a := range w.Attachments {
 		if a.Sandbox != "" && a.HostInterface == "" {
@@ -208,13 +199,11 @@ func (ap *applier) admitEach(ctx context.Context, keys []string) {
 
 // admit applies objects that are not applied yet. If that fails, none of them is.
 func (ap *applier) admit(ctx context.Context, keys ...string) error {
-	return sockets.Repeat(ctx, func() error { return ap.tryAdmit(keys) })
+	return sockets.Repeat(ctx, func() error { return ap.once(func() error { return ap.tryAdmit(keys) }) })
 }
 
 // tryAdmit is one attempt of admit.
 func (ap *applier) tryAdmit(keys []string) error {
-	ap.mu.Lock()
-	defer ap.mu.Unlock()
 	for _, key := range keys {
 		delete(ap.problems, key)
 	}

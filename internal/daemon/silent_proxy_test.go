@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"fairlead/internal/api"
-	"fairlead/internal/child"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
-	"fairlead/internal/proxy"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,14 +17,7 @@ import (
 // modes, real servers drain and are listed. A publish that needs the proxy waits, and works when it answers again.
 func TestSilentProxy(t *testing.T) {
 	w := newWorld(t)
-	pid := 0
-	w.startProxy = func(life context.Context) (engine.Proxy, error) {
-		p, err := proxy.Start(life, child.Place{Netns: w.host.Netns()})
-		if err == nil {
-			pid = p.PID()
-		}
-		return p, err
-	}
+	w.countProxies()
 	w.start()
 	w.sh("ip link set lo up")
 	w.network(lan)
@@ -41,7 +32,7 @@ func TestSilentProxy(t *testing.T) {
 	if err := publish(8080, model.ViaProxy); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+	if err := unix.Kill(w.proxy, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	waits := make(chan error, 1)
@@ -60,7 +51,7 @@ func TestSilentProxy(t *testing.T) {
 		t.Errorf("the publish did not wait for the proxy: %v", err)
 	default:
 	}
-	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+	if err := unix.Kill(w.proxy, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-waits; err != nil {

@@ -45,7 +45,9 @@ type state struct {
 	// mu protects the fields below, and the fields of all parts, except channels and
 	// those whose comments say something else. It is held while the engine applies a
 	// step. Its holder waits for no other process, network or slow disk (package lock).
-	mu      lock.Mutex
+	mu lock.Mutex
+	// repeats is true while once runs.
+	repeats bool
 	desired model.Desired
 	// full is the state that the engine has applied, with leased addresses and the
 	// publish modes that it chose.
@@ -70,13 +72,48 @@ func newState(cfg Config) *state {
 	if cfg.Meter == nil {
 		cfg.Meter = noMeter{}
 	}
-	ports := sockets.NewProxies(sockets.Config{Start: cfg.StartProxy, Find: cfg.FindProxy, Log: cfg.Log})
-	s := &state{cfg: cfg, ports: ports,
-		engine: engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector,
-			Store: cfg.Store, StartProxy: ports.Start, FindProxy: ports.Finder(), Facts: cfg.Facts}),
-		problems: map[string]string{}, applied: make(chan struct{}, 1), serversChanged: make(chan struct{}, 1)}
+	s := &state{cfg: cfg, problems: map[string]string{}, applied: make(chan struct{}, 1),
+		serversChanged: make(chan struct{}, 1)}
+	s.ports = sockets.NewProxies(sockets.Config{Start: cfg.StartProxy, Find: cfg.FindProxy, Report: s.reportProxy})
+	s.engine = engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector,
+		Store: cfg.Store, StartProxy: s.ports.Start, FindProxy: s.ports.Finder(), Facts: cfg.Facts})
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
+}
+
+// once locks mu and calls f. Only f may apply a state, because the callers of once repeat it if it needs ports that the
+// proxy has not opened yet, for example because the proxy has died.
+func (s *state) once(f func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.repeats = true
+	defer func() { s.repeats = false }()
+	return f()
+}
+
+// step calls f once, and again each time the proxy has opened ports that f needed. If f has changed the ports, step
+// returns when the proxy has them. It waits for the proxy without mu, at most ten seconds each time. It calls f again,
+// too, when the DHCP clients that f has stopped have released their leases (releasing).
+func (s *state) step(ctx context.Context, f func() error) error {
+	return s.releasing(func() error { return s.ports.Do(ctx, func() error { return s.once(f) }) })
+}
+
+// stepFor is step with a result: that of the last call of f.
+func stepFor[R any](ctx context.Context, s *state, f func() (R, error)) (r R, err error) {
+	err = s.step(ctx, func() (err error) { r, err = f(); return err })
+	return r, err
+}
+
+// soon is step for callers that must not wait: it repeats f in the background. It logs the error of f.
+func (s *state) soon(what string, f func() error) { s.later(what, s.once(f), f) }
+
+// later logs the error of f, or repeats f in the background if f needed ports that the proxy has not opened yet.
+func (s *state) later(what string, err error, f func() error) {
+	if sockets.AreUnopened(err) {
+		go func() { s.later(what, s.step(s.life, f), f) }()
+	} else if err != nil && s.life.Err() == nil {
+		s.cfg.Log.Error(what, "error", err)
+	}
 }
 
 // save stores a desired state.
@@ -134,6 +171,15 @@ func (s *state) note(e api.Event) {
 	}
 	s.cfg.Log.Log(s.life, level, string(e.Kind), args...)
 	s.journal.Add(e)
+}
+
+// reportProxy notes that the proxy refuses its configuration, or has taken it again.
+func (s *state) reportProxy(err error) {
+	e := api.Event{Kind: api.Healed, Object: "the proxy's ports"}
+	if err != nil {
+		e.Kind, e.Detail = api.Unhealed, err.Error()
+	}
+	s.note(e)
 }
 
 // warn logs an error, if there is one.

@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/stats"
+	"fairlead/internal/daemon/stored"
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/inspect"
@@ -85,22 +86,12 @@ func (m *meters) counted() (api.Stats, map[string]model.Endpoint) {
 	}
 	for _, a := range m.desired.Attachments {
 		_, up := endpoints[a.Name]
-		s.Attachments[statusOf(up, m.problems[a.Name])]++
+		s.Attachments[stored.StatusOf(up, m.problems[a.Name])]++
 	}
 	slices.SortFunc(s.Networks, func(a, b api.NetworkStats) int { return strings.Compare(a.Network, b.Network) })
 	slices.SortFunc(s.Endpoints, func(a, b api.EndpointStats) int { return strings.Compare(a.Endpoint, b.Endpoint) })
 	slices.SortFunc(s.Publishes, func(a, b api.PublishStats) int { return a.Compare(b.Publish) })
 	return s, endpoints
-}
-
-func statusOf(up bool, problem string) api.Status {
-	switch {
-	case up:
-		return api.Up
-	case problem != "":
-		return api.Broken
-	}
-	return api.Waiting
 }
 
 // linksOf returns the links of the endpoints that have one.

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,6 +8,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/external"
+	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -19,8 +19,11 @@ import (
 // cause; changed is then true. Returns a Fault with code Conflict, and keeps nothing,
 // if another attachment has the name.
 func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	return stepFor(d.life, d.state, func() (bool, error) { return admit(d, w) })
+}
+
+// admit is one attempt of Admit.
+func admit(d *Daemon, w api.Workload) (changed bool, err error) {
 	a, publishes, err := external.Workload(w)
 	have, known := d.desired.Attachment(w.Name)
 	if known && have.Network != api.HostNetwork {
@@ -47,7 +50,9 @@ func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 		d.cfg.Log.Info("published", "attachment", w.Name, "sandbox", w.Ref, "publishes", len(publishes))
 		return true, nil
 	}
-	err = fmt.Errorf("publish ports of %s: %w", w.Ref, err)
+	if err = fmt.Errorf("publish ports of %s: %w", w.Ref, err); sockets.AreUnopened(err) {
+		return false, err
+	}
 	a.Cgroup, a.Namespace, a.Unpublished = "", "", ""
 	d.problems[w.Name] = err.Error()
 	return true, errors.Join(err, d.applier.settle(external.WithWorkload(next, a, nil)))
@@ -56,8 +61,11 @@ func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 // Dismiss removes the attachment and the publishes of a workload that has ended. It is
 // not an error if there is none.
 func (d *Daemon) Dismiss(name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	return d.step(d.life, func() error { return dismiss(d, name) })
+}
+
+// dismiss is one attempt of Dismiss.
+func dismiss(d *Daemon, name string) error {
 	if a, known := d.desired.Attachment(name); !known || a.Network != api.HostNetwork {
 		return nil
 	}
@@ -90,9 +98,4 @@ func (d *Daemon) checkPorts(publishes []model.Publish) error {
 		}
 	}
 	return nil
-}
-
-// problemOf returns the problem of an attachment, or empty.
-func (s *state) problemOf(a model.Attachment) string {
-	return cmp.Or(s.problems[a.Name], external.RestartProblem(a), s.leases.Problem(a.Name))
 }

@@ -69,6 +69,12 @@ type world struct {
 	gateway gateway.Runner
 	// startProxy, if not nil, replaces proxy.Start. life ends with the daemon.
 	startProxy func(life context.Context) (engine.Proxy, error)
+	// proxyEnded is as in daemon.Config. proxy is the PID of the last proxy, before whose start onProxy is called if it
+	// is not nil: see countProxies.
+	proxyEnded chan struct{}
+	proxy      int
+	proxyDone  <-chan struct{}
+	onProxy    func()
 }
 
 func newWorld(t testing.TB) *world {
@@ -130,7 +136,7 @@ func (w *world) start() *world {
 	life, end := context.WithCancel(context.Background()) // ends with the daemon
 	d, err := daemon.New(daemon.Config{
 		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: s, Sandboxes: finder,
-		DHCP: w.dhcp, Facts: w.facts, Meter: w.meter, Gateway: w.gateway,
+		DHCP: w.dhcp, ProxyEnded: w.proxyEnded, Facts: w.facts, Meter: w.meter, Gateway: w.gateway,
 		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			if w.startProxy != nil {

@@ -52,6 +52,13 @@ func Outside(what string) {
 	}
 }
 
+// Assert panics with the text if the check runs and the caller's condition does not hold.
+func Assert(holds bool, text string) {
+	if !holds && checks() {
+		panic(text)
+	}
+}
+
 // holders counts the mutexes that each goroutine holds, for the check only.
 var holders = &counts{by: map[uint64]int{}}
 

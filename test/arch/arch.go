@@ -347,7 +347,7 @@ var Rules = []Rule{
 		Name: "the sockets of the proxy change without the daemon and the kernel",
 		Of:   []string{"internal/daemon/sockets/..."},
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/engine", "internal/proxy", "internal/lock",
-			"internal/daemon/sockets/..."},
+			"internal/daemon/heal", "internal/daemon/sockets/..."},
 	},
 	{
 		Name: "leases of DHCP servers are held without the daemon, the engine and the kernel",

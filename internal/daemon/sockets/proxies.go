@@ -3,17 +3,19 @@ package sockets
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 
 	"fairlead/internal/engine"
 )
 
-// Config contains what Proxies needs. The fields are those of engine.Config.
+// Config contains what Proxies needs.
 type Config struct {
+	// Start and Find are as in engine.Config.
 	Start func(context.Context) (engine.Proxy, error)
 	Find  func(context.Context) (engine.Keeper, error)
-	Log   *slog.Logger
+	// Report is called with the error when the proxy refuses a configuration that is in use, and with nil when it has
+	// taken one again. It must not wait.
+	Report func(error)
 }
 
 // Proxies are the proxies of an engine, one after the other.
@@ -27,7 +29,7 @@ func NewProxies(cfg Config) *Proxies { return &Proxies{cfg: cfg} }
 
 // Start is engine.Config.StartProxy. It does not wait.
 func (p *Proxies) Start(context.Context) (engine.Proxy, error) {
-	made := New(p.cfg.Start, p.cfg.Log)
+	made := New(p.cfg)
 	p.newest.Store(made)
 	return made, nil
 }
@@ -42,7 +44,7 @@ func (p *Proxies) Finder() func(context.Context) (engine.Keeper, error) {
 		if err != nil || found == nil {
 			return nil, err
 		}
-		made, err := Adopt(ctx, found, p.cfg.Log)
+		made, err := Adopt(ctx, found, p.cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -9,17 +9,18 @@
 //	engine ──► Set: sockets are open ──► newest ───┐
 //	           Set: UnopenedError ◄──► opening ──► goroutine ──► proxy
 //
-// Sockets that were opened for a step that is never repeated are closed after a while.
+// Sockets that were opened for a step that is never repeated are closed after a while. A recorded configuration that
+// the proxy refuses is sent again, after waits that grow, until the proxy has it or has ended.
 package sockets
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"sync"
 	"time"
 
+	"fairlead/internal/daemon/heal"
 	"fairlead/internal/engine"
 	"fairlead/internal/lock"
 	"fairlead/internal/model"
@@ -31,10 +32,9 @@ const unusedLimit = 5 * time.Second
 
 // Proxy is an engine.Keeper whose Set does not wait. Its methods may be called concurrently.
 type Proxy struct {
-	start func(context.Context) (engine.Proxy, error)
-	log   *slog.Logger
-	life  context.Context
-	end   context.CancelFunc
+	cfg  Config
+	life context.Context
+	end  context.CancelFunc
 	// work receives a value when there is something to send.
 	work chan struct{}
 
@@ -49,6 +49,8 @@ type Proxy struct {
 	wanted      proxy.Config
 	asked, sent uint64
 	failed      error
+	// retry is when the configuration is sent again that has failed.
+	retry heal.Retry
 	// opening is the last configuration with new sockets; nil if there is none.
 	opening *opening
 	// advanced is closed and replaced when something was sent.
@@ -66,22 +68,21 @@ type opening struct {
 	err        error
 }
 
-// New returns a Proxy whose process is started by start when the first sockets are opened. Close ends it.
-func New(start func(context.Context) (engine.Proxy, error), log *slog.Logger) *Proxy {
-	p := &Proxy{start: start, log: log, work: make(chan struct{}, 1),
-		advanced: make(chan struct{})}
+// New returns a Proxy whose process is started when the first sockets are opened. Close ends it.
+func New(cfg Config) *Proxy {
+	p := &Proxy{cfg: cfg, work: make(chan struct{}, 1), advanced: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
 	go p.run()
 	return p
 }
 
 // Adopt returns a Proxy for a process that runs already.
-func Adopt(ctx context.Context, real engine.Keeper, log *slog.Logger) (*Proxy, error) {
+func Adopt(ctx context.Context, real engine.Keeper, cfg Config) (*Proxy, error) {
 	config, err := real.CurrentConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := New(nil, log)
+	p := New(cfg)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.real, p.open, p.wanted = real, config, config
@@ -144,7 +145,7 @@ func (p *Proxy) wake() {
 
 // run sends configurations until Close.
 func (p *Proxy) run() {
-	var unused <-chan time.Time
+	var unused, again <-chan time.Time
 	for {
 		select {
 		case <-p.life.Done():
@@ -153,10 +154,51 @@ func (p *Proxy) run() {
 		case <-unused:
 			p.discard()
 			unused = nil
+		case <-again:
+			p.resend()
 		}
 		for p.sendNext() {
 			unused = time.After(unusedLimit)
 		}
+		again = p.nextRetry()
+	}
+}
+
+// resend makes sendNext send the wanted configuration again. The ports of a process that has ended are not opened
+// here: another process gets them.
+func (p *Proxy) resend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil && p.asked == p.sent {
+		p.asked++
+	}
+}
+
+// nextRetry returns a channel that receives a value when a failed configuration is to be sent again; nil if there is
+// none.
+func (p *Proxy) nextRetry() <-chan time.Time {
+	if p.Ended(p.life) {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if wait := p.retry.Next(0); wait > 0 {
+		return time.After(wait)
+	}
+	return nil
+}
+
+// record records the result of sending the recorded configuration with this number, and reports the first failure and
+// the end of failures.
+func (p *Proxy) record(number uint64, err error) {
+	failed := p.failed != nil
+	if p.sent, p.failed = number, err; err == nil {
+		p.retry.Succeeded()
+	} else {
+		p.retry.Failed()
+	}
+	if failed != (err != nil) && p.life.Err() == nil {
+		p.cfg.Report(err)
 	}
 }
 
@@ -201,10 +243,7 @@ func (p *Proxy) sendNext() bool {
 		p.drop()
 	}
 	if !opens || o.after != number {
-		p.sent, p.failed = number, err
-		if err != nil && p.life.Err() == nil {
-			p.log.Error("set the ports of the proxy", "error", err)
-		}
+		p.record(number, err)
 	}
 	close(p.advanced)
 	p.advanced = make(chan struct{})
@@ -218,7 +257,7 @@ func (p *Proxy) send(config proxy.Config) error {
 	p.mu.Unlock()
 	if real == nil {
 		var err error
-		if real, err = p.start(p.life); err != nil {
+		if real, err = p.cfg.Start(p.life); err != nil {
 			return fmt.Errorf("start proxy: %w", err)
 		}
 		p.mu.Lock()

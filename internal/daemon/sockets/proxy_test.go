@@ -3,7 +3,6 @@ package sockets_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -63,8 +62,14 @@ func listening(ports ...uint16) (c proxy.Config) {
 
 // begin returns a Proxy in front of a fake.
 func begin(t *testing.T) (*sockets.Proxy, *fake) {
+	return beginReported(t, func(error) {})
+}
+
+// beginReported is begin with a receiver of reports.
+func beginReported(t *testing.T, report func(error)) (*sockets.Proxy, *fake) {
 	f := newFake()
-	p := sockets.New(func(context.Context) (engine.Proxy, error) { return f, nil }, slog.New(slog.DiscardHandler))
+	p := sockets.New(sockets.Config{Start: func(context.Context) (engine.Proxy, error) { return f, nil },
+		Report: report})
 	t.Cleanup(func() { _ = p.Close() })
 	return p, f
 }
@@ -217,6 +222,57 @@ func TestPortsThatAnotherStepCloses(t *testing.T) {
 		}
 		if err := p.Set(t.Context(), listening(80, 81)); err != nil {
 			t.Errorf("the step, repeated: %v", err)
+		}
+	})
+}
+
+// TestRefusedConfigurationIsSentAgain: a configuration that is in use and that the proxy refuses is sent again after
+// waits that grow, until the proxy takes it. The first failure and the end are reported. A proxy that has ended gets
+// nothing more.
+func TestRefusedConfigurationIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := make(chan error, 9)
+		p, f := beginReported(t, func(err error) { reports <- err })
+		u := unopened(t, p, listening(80, 81))
+		f.answer(nil)
+		if err := u.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Set(t.Context(), listening(81)); err != nil { // it needs no new port
+			t.Fatal(err)
+		}
+		refused := errors.New("too many open files")
+		var waited []time.Duration
+		for range 4 {
+			began := time.Now()
+			if n := f.answer(refused); n != 1 {
+				t.Errorf("the proxy got %d listeners, want 1", n)
+			}
+			waited = append(waited, time.Since(began))
+			if err := p.Await(t.Context()); !errors.Is(err, refused) {
+				t.Errorf("a request that needs the answer: %v, want %v", err, refused)
+			}
+		}
+		if waited[1] == 0 || waited[2] <= waited[1] || waited[3] <= waited[2] {
+			t.Errorf("it is sent again after %v, want waits that grow", waited)
+		}
+		f.answer(nil)
+		if err := p.Await(t.Context()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if first, end := <-reports, <-reports; !errors.Is(first, refused) || end != nil || len(reports) > 0 {
+			t.Errorf("reported: %v, %v and %d more, want the error and the end", first, end, len(reports))
+		}
+		if err := p.Set(t.Context(), proxy.Config{}); err != nil {
+			t.Fatal(err)
+		}
+		close(f.done)
+		f.answer(refused)
+		select {
+		case <-f.got:
+			t.Error("a proxy that has ended gets the configuration again")
+		case <-time.After(time.Hour):
 		}
 	})
 }

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,14 @@ func (w *world) countProxies() {
 	}
 }
 
+// lease attaches a sandbox under a name to a network, with a lease.
+func (w *world) lease(b watchedSandbox, name, network string) {
+	w.Helper()
+	req := to(b)
+	req.Name, req.Network, req.DHCP = name, network, true
+	w.attach(req)
+}
+
 // TestRequestsAfterTheProxyDied: requests that come after the proxy has died and before the next one has opened the
 // ports wait for it, and succeed.
 func TestRequestsAfterTheProxyDied(t *testing.T) {
@@ -86,6 +95,7 @@ func TestRequestsAfterTheProxyDied(t *testing.T) {
 	n.Origin = model.FromDocker
 	w.network(n)
 	w.network(model.Network{Name: "wire", Driver: model.DriverMacvlan, Parent: "up0"})
+	w.network(model.Network{Name: "far", Driver: model.DriverMacvlan, Parent: "up1"})
 	for i, name := range []string{"dead", "left", "removed"} {
 		if err := w.external(name, "", "/nowhere/"+name, byte(10+i), uint16(8010+i)); err != nil {
 			t.Fatal(err)
@@ -93,15 +103,15 @@ func TestRequestsAfterTheProxyDied(t *testing.T) {
 	}
 	w.stop()
 	w.start() // so that the endpoint "dead" may be displaced
-	shop, joined, leased, ended := w.watchedSandbox(), w.watchedSandbox(), w.watchedSandbox(), w.watchedSandbox()
+	shop, joined, ended := w.watchedSandbox(), w.watchedSandbox(), w.watchedSandbox()
+	leased, released := w.watchedSandbox(), w.watchedSandbox()
 	for _, b := range []watchedSandbox{shop, joined} {
 		b.serves(t, "0.0.0.0:80")
 	}
 	w.attach(to(shop))
 	w.attach(to(ended))
-	req := to(leased)
-	req.Name, req.Network, req.DHCP = "web", "wire", true
-	w.attach(req)
+	w.lease(leased, "web", "wire")
+	w.lease(released, "gone", "far")
 	a := model.Attachment{Origin: model.FromDocker, Ref: "docker:joined", Endpoint: model.Endpoint{Name: "joined",
 		Network: "lan", HostInterface: "fd-joined", Addresses: addrs("172.30.0.20", "fd00:30::20")}}
 	if _, err := w.Reserve(a); err != nil {
@@ -142,6 +152,10 @@ func TestRequestsAfterTheProxyDied(t *testing.T) {
 			_, err := w.SetService(api.ServiceRequest{VirtualService: site("front", at("172.30.0.20", 80))})
 			return err
 		},
+		"release of a lease": func() error {
+			_, err := w.Detach(context.Background(), api.DetachRequest{Name: "gone"})
+			return err
+		},
 		"lease":            func() error { s.Offer("web", dhcptest.Lease("192.0.2.8/24")); return nil },
 		"end of sandboxes": func() error { ended.kill(); return nil },
 	} {
@@ -175,6 +189,9 @@ func TestRequestsAfterTheProxyDied(t *testing.T) {
 	})
 	for _, addr := range []string{"127.0.0.1:8080", "172.30.0.20:80", "127.0.0.1:8090"} {
 		w.reaches(addr)
+	}
+	if got := s.Released(); !slices.Equal(got, []string{"gone"}) {
+		t.Errorf("released: %v", got)
 	}
 	if left := w.left(); strings.Contains(left, "dead") || strings.Contains(left, "removed") {
 		t.Errorf("the attachments are %s", left)

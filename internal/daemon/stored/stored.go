@@ -1,4 +1,4 @@
-// Package stored shows the stored desired state, also of a daemon that does not run.
+// Package stored shows the desired state: as it is stored, also of a daemon that does not run, and as it is applied.
 package stored
 
 import (

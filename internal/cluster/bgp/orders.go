@@ -45,14 +45,19 @@ func (n *Announcer) AddPeer(ctx context.Context, p api.ClusterBGPPeer) (api.Resu
 		"with `fairlead cluster bgp rm %s` first", p.Address, p.Address)
 }
 
-// RemovePeer removes a router. Returns a Fault with code NotFound if the cluster does not have it.
+// RemovePeer removes a router. Returns a Fault with code NotFound if the cluster does not have it. It asks the store:
+// the router can have been added a moment ago, and the snapshot waits while the host applies an earlier one.
 func (n *Announcer) RemovePeer(ctx context.Context, r api.ClusterBGPPeerRequest) (api.Result, error) {
 	s, err := n.current()
 	if err != nil {
 		return api.Result{}, err
 	}
 	key := record.Key(record.BGPPeers, r.Address.String())
-	entry, exists := s.Get(key)
+	have, err := kv.Read(ctx, n.cfg.Store, key)
+	if err != nil {
+		return api.Result{}, fmt.Errorf("remove router %s: %w", r.Address, err)
+	}
+	entry, exists := have[key]
 	if !exists {
 		return api.Result{}, unknown(s, r.Address)
 	}

@@ -4,40 +4,43 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
-	"sync"
+	"runtime/metrics"
 	"testing"
+	"time"
 )
 
-// garbage keeps the compiler from placing allocations on the stack.
-var garbage []byte
-
-// collections returns how many collections the garbage of many requests causes.
-func collections() uint32 {
-	const allocated, block = 256 << 20, 16 << 10
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range allocated / block {
-		garbage = make([]byte, block)
-	}
-	runtime.ReadMemStats(&after)
-	return after.NumGC - before.NumGC
+// heap returns how many bytes were live after the last collection, how many may be allocated until the next one, and
+// the percentage in effect.
+func heap() (live, left uint64, percent int) {
+	all := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}, {Name: "/gc/gogc:percent"}}
+	metrics.Read(all)
+	live = all[0].Value.Uint64()
+	return live, all[1].Value.Uint64() - live, int(all[2].Value.Uint64())
 }
 
-// usual is the number of collections without collectRarely, which stays in effect after a test.
-var usual = sync.OnceValue(func() uint32 {
-	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	return collections()
-})
-
-// TestFewCollections allocates as many requests do.
+// TestFewCollections checks how much requests may allocate between two collections: with a small heap, and after the
+// heap has grown. The number of collections depends on how fast the machine is: memory is allocated during each.
 func TestFewCollections(t *testing.T) {
 	t.Setenv("GOGC", "")
-	usual()
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	runtime.GC()
 	collectRarely()
-	if rare := collections(); rare > usual()/2 {
-		t.Errorf("%d collections instead of %d", rare, usual())
+	const least = room * 3 / 4 // the goal of a small heap is room, and its live bytes are a part of that
+	if live, left, percent := heap(); left < least {
+		t.Errorf("%d bytes may be allocated after %d live ones, want %d (%d %%)", left, live, least, percent)
 	}
+	grown := make([]byte, room*5/8)
+	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		runtime.GC() // the collector's finalizer runs afterwards
+		live, left, percent := heap()
+		if percent == percentFor(live) && percent < mostPercent && left >= room {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes may be allocated after %d live ones at %d %%, want %d %%", left, live, percent, percentFor(live))
+		}
+	}
+	runtime.KeepAlive(grown)
 }
 
 func TestPercentOfLiveHeap(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // limited starts a gateway with limits of connections, and a service.
@@ -30,11 +31,11 @@ func limited(t *testing.T, at model.EntryPoint) *world {
 // accepts it, nil if it closes it.
 func (w *world) request() net.Conn {
 	w.t.Helper()
-	c, err := net.Dial("tcp", w.address)
-	if err != nil {
-		w.t.Fatal(err)
+	c := w.dialRefused()
+	if c == nil {
+		return nil
 	}
-	w.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(place.Timeout))
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n")
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {

@@ -196,7 +196,7 @@ func measured(t *testing.T, rep result.Report, paths ...string) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, run := range rep.Runs {
-		// Other load on the machine, or its hypervisor, can disturb a run without a fault of the laboratory.
+		// A machine that is throttled can disturb a run without a fault of the laboratory.
 		if len(run.Invalid) > 0 && !run.Disturbed || run.Proof == nil || !run.Proof.OK {
 			t.Errorf("%s %s %s: %q, %+v", run.Path, run.Client, run.Workload, run.Invalid, run.Proof)
 		}

@@ -101,8 +101,8 @@ func newLabRun(a *command.App) *cobra.Command {
 		", ")+" on the same paths")
 	f.StringVar(&choice.docker, "docker-dir", "", "directory with dockerd and the other programs of the Docker "+
 		"engine to measure (default: those in PATH)")
-	f.BoolVar(&choice.shared, "shared", false, "count runs even if other processes or another laboratory use the "+
-		"CPUs; the report notes it")
+	f.BoolVar(&choice.shared, "shared", false, "count runs even if other processes, the hypervisor or another "+
+		"laboratory use the CPUs; the report notes it")
 	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit with code 1 if the condition holds, e.g. "+
 		"'nat.bulk.ratio < 0.8' or 'nat.bulk.ratio < history.median - 0.05' (repeatable)")
 	f.BoolVar(&past.record, "history", false, "record the summary, which fairlead lab history shows")

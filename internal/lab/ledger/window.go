@@ -21,8 +21,6 @@ type Window struct {
 
 // Gates are the measurements that may make a window invalid.
 type Gates struct {
-	// StealShare is the share of all CPU time that the hypervisor used.
-	StealShare float64
 	// Throttled is for how many seconds a CPU limit (cgroup v1 or v2) stopped
 	// the laboratory or a party to it, summed over CPUs.
 	Throttled float64
@@ -148,7 +146,6 @@ func closeLedger(a, b snapshot) (result.Ledger, Gates, error) {
 	l.Error = share(math.Abs(l.Unattributed), l.Busy)
 	// Idle and I/O wait are each rounded down at both edges.
 	return l, Gates{
-		StealShare: share(l.Steal, wall*float64(l.CPUs)),
 		Throttled:  rise(a.throttled, b.throttled),
 		Thermal:    b.thermal - a.thermal,
 		Others:     s.top,

@@ -29,6 +29,14 @@ func disturbances(r *result.Report) []string {
 		}
 		all = append(all, s)
 	}
+	if share := medianShare(r, func(l *result.Ledger) float64 { return l.Steal }); share >= notable {
+		s := fmt.Sprintf("the hypervisor took %s of the CPU time in the median run; figures of CPU time exclude it, all other "+
+			"figures are affected", roughly(share))
+		if r.Shared {
+			s += ", and no run was discarded because of it (--shared)"
+		}
+		all = append(all, s)
+	}
 	if n := disturbed(r); n > 0 {
 		all = append(all,
 			fmt.Sprintf("%s disturbed by other load or by a slower machine and discarded; where possible, such runs were repeated", plural(n, "run")+was(n)))
@@ -54,10 +62,15 @@ func was(n int) string {
 // otherShare is the share of the machine's CPU time that other processes used in
 // the median run.
 func otherShare(r *result.Report) float64 {
+	return medianShare(r, func(l *result.Ledger) float64 { return l.Other })
+}
+
+// medianShare is the share of the machine's CPU time that a consumer used in the median run.
+func medianShare(r *result.Report, used func(*result.Ledger) float64) float64 {
 	var shares []float64
 	for _, run := range r.Runs {
 		if l := run.Ledger; l != nil && l.Wall > 0 && l.CPUs > 0 {
-			shares = append(shares, l.Other/(l.Wall*float64(l.CPUs)))
+			shares = append(shares, used(l)/(l.Wall*float64(l.CPUs)))
 		}
 	}
 	return stats.Median(shares)

@@ -159,7 +159,7 @@ type Report struct {
 	// Paths lists the paths in the suite's order, the baseline first. Runs do not
 	// show that order, because rounds are shuffled.
 	Paths []string `json:"paths,omitempty"`
-	// Shared is true if load of other processes invalidated no run, as the user
+	// Shared is true if load of other processes or of the hypervisor invalidated no run, as the user
 	// asked. Laboratories are the process ids of other laboratories that ran at
 	// the same time.
 	Shared       bool  `json:"shared,omitempty"`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/load"
@@ -17,10 +16,6 @@ import (
 
 // The validity checks of a run, fixed before anything is measured.
 const (
-	// tick is the resolution of /proc/stat, in seconds.
-	tick = 0.01
-	// maxSteal is the share of the machine that the hypervisor may use.
-	maxSteal = 0.05
 	// maxThrottled is the share of the window for which a CPU limit may stop the
 	// laboratory.
 	maxThrottled = 0.01
@@ -77,15 +72,9 @@ func invalid(run result.Run, err error) result.Run {
 	return run
 }
 
-// disturbed records other load on a machine, and makes the run invalid if that load
-// is too great.
+// disturbed records other load on a machine, and makes the run invalid if the machine was slowed down.
 func disturbed(run *result.Run, g ledger.Gates) {
 	var why []string
-	// /proc/stat counts steal in ticks, and one may have begun before the window.
-	if oneTick := tick / (run.Seconds * float64(runtime.NumCPU())); g.StealShare > maxSteal+oneTick {
-		why = append(why, fmt.Sprintf("the hypervisor took %.1f %% of the CPU, more than %.0f %%",
-			100*g.StealShare, 100*maxSteal))
-	}
 	if g.Throttled > maxThrottled*run.Seconds {
 		why = append(why, fmt.Sprintf("a CPU limit stopped the laboratory for %.0f ms", 1000*g.Throttled))
 	}

@@ -297,8 +297,8 @@ func (s *session) turn(ctx context.Context, u unit, round int, t stats.Turn) err
 			return err
 		}
 		run.Round, run.Half, run.Order = round, t.Half, t.Order
-		if why := s.busy(run); why != "" {
-			run.Invalid, run.Disturbed = append(run.Invalid, why), true
+		if why := s.busy(run); len(why) > 0 {
+			run.Invalid, run.Disturbed = append(run.Invalid, why...), true
 		}
 		s.runs = append(s.runs, run)
 		if !s.again(run, try) {

@@ -27,13 +27,13 @@ var bindHooksKind = programsKind(datapath.BindHooks,
 	detached[plan.BindHooks]).withLeftovers(reading(ebpfOf, (*datapath.Handle).LeftoverBindHooks))
 
 var fastPathKind = programsKind(datapath.FastPath,
-	func(m *watch.Matcher, _ plan.FastPath) bool { return m.Detached() || m.NewUplink() })
+	func(m *watch.Matcher, _ plan.FastPath) bool { return m.Detached() || m.UplinksChanged() })
 
 var localClientsKind = programsKind(datapath.LocalClients, detached[plan.LocalClients])
 
 var uplinksKind = programsKind(datapath.Uplinks,
 	func(m *watch.Matcher, _ plan.Uplinks) bool {
-		return m.Detached() || m.MultipathChanged() || m.NewUplink()
+		return m.Detached() || m.MultipathChanged() || m.UplinksChanged()
 	})
 
 var localRealEgressKind = programsKind(datapath.LocalRealEgress, detached[plan.LocalRealEgress])

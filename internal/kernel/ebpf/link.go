@@ -113,8 +113,9 @@ func (p *Datapath) detachLink(program string, ifindex int) error {
 	return errors.Join(detach(program, ifindex), p.Sources().forget(program, ifindex))
 }
 
-// LinksOf returns the interfaces that have the program, by index. The calling thread
-// must be in the host's network namespace.
+// LinksOf returns the interfaces that have the program, by index. It detaches the program
+// from interfaces that left the namespace: in another one, an address of the host means
+// something else. The calling thread must be in the host's network namespace.
 func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
 	if !hasTCX() {
 		return p.filtersOf(program)
@@ -130,7 +131,8 @@ func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
 			return nil, fmt.Errorf("read eBPF link %s: %w", name, err)
 		}
 		// The index becomes 0 when the interface is deleted.
-		if tcx := info.TCX(); tcx != nil && tcx.Ifindex != 0 {
+		tcx := info.TCX()
+		if tcx != nil && tcx.Ifindex != 0 && (program == Sandbox || HasLink(ifindex)) {
 			found[ifindex] = true
 		} else if err := errors.Join(p.detach(name), p.Sources().forget(program, ifindex)); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel/kerneltest"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/handles"
 	"fairlead/internal/kernel/rtnl/link"
@@ -44,5 +45,26 @@ func TestCheckReportsAlteredSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.seen = PendingEvents{}
+	}
+}
+
+// TestUplinksChange checks which links of the host are noted as uplinks that have changed.
+func TestUplinksChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace int
+		is        linkState
+		want      bool
+	}{
+		"a link":                      {netns.NoID, linkState{name: "up0"}, true},
+		"a link that left":            {netns.NoID, linkState{name: "up0", gone: true}, true},
+		"loopback":                    {netns.NoID, linkState{name: "lo", loopback: true}, false},
+		"Fairlead's link":             {netns.NoID, linkState{name: "fl-net", alias: plan.Mark + ":net"}, false},
+		"a link of another namespace": {3, linkState{name: "eth0", gone: true}, false},
+	} {
+		var s PendingEvents
+		s.noteLink(linkID{namespace: c.namespace, index: 7}, &c.is)
+		if got := (&Matcher{PendingEvents: s}).UplinksChanged(); got != c.want {
+			t.Errorf("%s: uplinks changed: %t, want %t", name, got, c.want)
+		}
 	}
 }

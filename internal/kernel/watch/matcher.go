@@ -56,12 +56,12 @@ func (m *Matcher) NextHopsChanged() bool { return len(m.routes)+len(m.addresses)
 // MultipathChanged reports whether one of the host's multipath routes has changed.
 func (m *Matcher) MultipathChanged() bool { return m.multipath }
 
-// NewUplink reports whether the events contain a new link through which packets
-// from other hosts may arrive. This includes a link that is no longer Fairlead's,
-// or no longer a port.
-func (m *Matcher) NewUplink() bool {
+// UplinksChanged reports whether the events contain a link through which packets
+// from other hosts may arrive, or one that was deleted or has left the namespace. This
+// includes a link that is no longer Fairlead's, or no longer a port.
+func (m *Matcher) UplinksChanged() bool {
 	for id, l := range m.links {
-		if id.namespace == netns.NoID && !l.gone && !l.loopback && !strings.HasPrefix(l.alias, plan.Mark+":") {
+		if id.namespace == netns.NoID && !l.loopback && !strings.HasPrefix(l.alias, plan.Mark+":") {
 			return true
 		}
 	}

@@ -12,23 +12,26 @@ import (
 )
 
 // Uplinks returns the links of the host on which packets of other hosts can come
-// in. It leaves out loopback, Fairlead's links, and ports whose master receives
-// their packets. Links without an Ethernet header are included; see ebpf.IsBare.
+// in. It leaves out loopback, Fairlead's links and their other ends, which a container
+// engine is about to move into a sandbox, and ports whose master receives their
+// packets. Links without an Ethernet header are included; see ebpf.IsBare.
 func (h *Handle) Uplinks() ([]netlink.Link, error) {
 	links, err := h.rtnl.ListLinks("")
 	if err != nil {
 		return nil, err
 	}
-	routing := map[int]bool{0: true}
+	routing, ours := map[int]bool{0: true}, map[int]bool{}
 	for _, l := range links {
 		if l.Type() == "vrf" {
 			routing[l.Attrs().Index] = true
 		}
+		ours[l.Attrs().Index] = rtnl.Ours(l)
 	}
 	var found []netlink.Link
 	for _, l := range links {
 		a := l.Attrs()
-		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && routing[a.MasterIndex] &&
+		otherEnd := l.Type() == "veth" && a.NetNsID < 0 && ours[a.ParentIndex]
+		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !ours[a.Index] && !otherEnd && routing[a.MasterIndex] &&
 			(ebpf.IsBare(l) || a.EncapType == "ether") {
 			found = append(found, l)
 		}

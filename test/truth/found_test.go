@@ -162,12 +162,51 @@ nft -f - <<E
 table ip n { chain pre { type nat hook prerouting priority -100; ip daddr 10.77.0.1 dnat to 10.77.0.3; } }
 E`, flows: both("a to host:80"), judged: all(truth.Right, "a to host:80", "a to host:80/udp")},
 	{name: "NAT back to the bridge with bridged packets in the firewall",
-		script: `sysctl -qw net.bridge.bridge-nf-call-iptables=1
+		script: natToBridge, flows: both("a to host:8080", "b to host:8080", "a to b:80", "c to host:8080"),
+		judged: all(truth.Right, "a to host:8080", "a to host:8080/udp", "b to host:8080", "a to b:80",
+			"c to host:8080"),
+		reasons: map[string]string{"b to host:8080": "br0 sends no packet back to the port from which it came, pb"}},
+	{name: "NAT back to the port of a bridge", script: natToBridge + `
+bridge link set dev pb hairpin on
+nft add rule ip n post ip saddr 10.77.0.0/24 ip daddr 10.77.0.0/24 masquerade`,
+		flows:  both("a to host:8080", "b to host:8080"),
+		judged: all(truth.Right, "a to host:8080", "a to host:8080/udp", "b to host:8080", "b to host:8080/udp")},
+	{name: "NAT back to a bridge of a host that forwards nothing", script: natToBridge + `
+sysctl -qw net.ipv4.ip_forward=0`, flows: []string{"a to host:8080", "c to host:8080"},
+		judged: map[string]truth.Judgement{"a to host:8080": truth.Unknown, "c to host:8080": truth.Right}},
+	{name: "NAT back to an isolated port of a bridge", script: natToBridge + `
+bridge link set dev pa isolated on
+bridge link set dev pb isolated on`, flows: both("a to host:8080"),
+		judged: all(truth.Right, "a to host:8080", "a to host:8080/udp")},
+	{name: "rules for a packet that NAT sends back to its bridge", script: natToBridge + `
 nft -f - <<E
-table ip n { chain pre { type nat hook prerouting priority -100; ip daddr 10.77.0.1 tcp dport 8080 dnat to 10.77.0.3:80; } }
+table ip f { chain f { type filter hook forward priority 0; iifname "br0" oifname "br0" udp dport 80 drop; }
+chain p { type filter hook postrouting priority 0; iifname "br0" ip daddr 10.77.0.3 drop; } }
+E`, flows: both("a to host:8080", "c to host:8080"),
+		judged: all(truth.Right, "a to host:8080", "a to host:8080/udp", "c to host:8080")},
+	{name: "rules for frames and NAT back to their bridge", script: natToBridge + `
+nft -f - <<E
+table bridge t { chain in { type filter hook output priority 0; ip daddr 10.77.0.3 drop; } }
 E`, flows: []string{"a to host:8080"}, judged: all(truth.Unknown, "a to host:8080")},
+	{name: "IPv6 NAT back to the bridge", script: `sysctl -qw net.bridge.bridge-nf-call-ip6tables=1
+nft -f - <<E
+table ip6 n { chain pre { type nat hook prerouting priority -100; ip6 daddr fd77::1 tcp dport 8080 dnat to [fd77::3]:80; } }
+E`, flows: []string{"a6 to host6:8080"}, judged: all(truth.Right, "a6 to host6:8080")},
+	{name: "IPv6 NAT back to a bridge of a host that forwards nothing",
+		script: `sysctl -qw net.bridge.bridge-nf-call-ip6tables=1 net.ipv6.conf.all.forwarding=0
+nft -f - <<E
+table ip6 n { chain pre { type nat hook prerouting priority -100; ip6 daddr fd77::1 tcp dport 8080 dnat to [fd77::3]:80; } }
+E`, flows: []string{"a6 to host6:8080"}, judged: all(truth.Right, "a6 to host6:8080")},
 	{name: "a NAT chain that drops nothing without connection tracking", script: `nft -f - <<E
 table ip n { chain pre { type nat hook prerouting priority -100; ip saddr 10.77.0.2 drop; } }
 E`, flows: both("a to host:80", "b to host:80"), judged: map[string]truth.Judgement{"a to host:80": truth.Unknown,
 		"b to host:80": truth.Right}},
 }
+
+// natToBridge translates a port of the host to b, also for clients on b's bridge, whose packets pass
+// the IP rules.
+const natToBridge = `sysctl -qw net.bridge.bridge-nf-call-iptables=1
+nft -f - <<E
+table ip n { chain pre { type nat hook prerouting priority -100; ip daddr { 10.77.0.1, 10.78.0.1 } meta l4proto { tcp, udp } th dport 8080 dnat to 10.77.0.3:80; }
+chain post { type nat hook postrouting priority 100; } }
+E`

@@ -29,10 +29,17 @@ func (k *walker) bridge(netns string, b rtnl.NetLink, from string, c crossing, p
 			}
 			k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name,
 				What: fmt.Sprintf("bridge: from port %s up to %s, which has %s", from, k.name(netns), c.to.addr)})
+			p.port = from
 			k.arrive(netns, b.Name, p)
 			return
 		}
 	}
+	k.forwardFrame(netns, b, links, in, c, p)
+}
+
+// forwardFrame follows a frame out of a bridge, to the port of the interface that it is for.
+func (k *walker) forwardFrame(netns string, b rtnl.NetLink, links []rtnl.NetLink, in rtnl.NetLink, c crossing,
+	p packet) {
 	if b.Filtering {
 		k.doubt("%s of %s filters VLANs, which is not followed", b.Name, k.name(netns))
 	}
@@ -44,7 +51,13 @@ func (k *walker) bridge(netns string, b rtnl.NetLink, from string, c crossing, p
 		}
 		k.switched(netns, b, in, found[0], c, p)
 	case isolated != "":
-		k.wire.isolated(netns, b, from, isolated, p)
+		k.wire.isolated(netns, b, in.Name, isolated, p)
+	case k.wire.isBehind(netns, in, c.to):
+		k.wire.notReturned(netns, b, in, c.to, p)
+	case k.reply && netns == "" && b.Name == k.outside: // the client is at a port that is not known
+		if k.callsRules(netns, b, in, &p) && k.comesFromDialled(netns, p) {
+			k.returned()
+		}
 	case c.to.mac != nil && len(open) == 0:
 		k.wire.notAssigned(c, p)
 	default:
@@ -128,11 +141,11 @@ func (k *walker) switched(netns string, b, in, port rtnl.NetLink, c crossing, p 
 	if in.Name != "" {
 		first = stage{netns: netns, bridge: b.Name, hook: "forward", in: in.Name, out: port.Name}
 		h.What = fmt.Sprintf("bridge: from port %s out via port %s, where %s is", in.Name, port.Name, c.to.addr)
-		if k.wire.callsFilter(netns, b, p) && !k.netfilter.bridgeFilter(netns, b, &p) {
-			return
-		}
 	}
-	if in.Name != "" && k.wire.callsFilter(netns, b, p) {
+	if !k.callsRules(netns, b, in, &p) {
+		return
+	}
+	if in.Name != "" && !p.stays && k.wire.callsFilter(netns, b, p) {
 		c = c.with(stage{netns: netns, bridge: b.Name, hook: bridgedIP})
 	}
 	c = c.with(first, stage{netns: netns, bridge: b.Name, hook: "postrouting", out: port.Name},
@@ -179,9 +192,15 @@ func (n *netfilter) bridgeFilter(netns string, b rtnl.NetLink, p *packet) bool {
 			n.doubt("NAT of bridged packets (%s) is not followed: %s", "bridge-nf-call-iptables", ruleText(v.By))
 		}
 	}
-	return n.filter(netns, "prerouting", rules.WholeHook, b.Name, "", p, false) &&
-		n.filter(netns, "forward", rules.WholeHook, b.Name, b.Name, p, true) &&
-		n.filter(netns, "postrouting", rules.WholeHook, b.Name, b.Name, p, false)
+	if !n.filter(netns, "prerouting", rules.WholeHook, b.Name, "", p, false) ||
+		!n.filter(netns, "forward", rules.WholeHook, b.Name, b.Name, p, true) ||
+		!n.filter(netns, "postrouting", rules.BeforeNAT, "", b.Name, p, false) {
+		return false
+	}
+	if n.reply {
+		*p = n.untranslate(netns, "postrouting", *p)
+	}
+	return n.filter(netns, "postrouting", rules.AfterNAT, "", b.Name, p, false)
 }
 
 // callsFilter reports whether packets that a bridge forwards pass the IP rules

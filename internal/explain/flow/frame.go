@@ -108,6 +108,7 @@ func (w *wire) land(c crossing, end End, p *packet) bool {
 		}
 		p.mark = after.Mark
 	}
+	p.port, p.stays = "", false
 	return true
 }
 

@@ -16,7 +16,7 @@ func (k *walker) transmit(netns string, l rtnl.NetLink, next netip.Addr, p packe
 	}
 	switch l.Kind {
 	case "bridge":
-		k.bridge(netns, l, "", k.wire.begin(netns, l, next), p)
+		k.fromBridge(netns, l, next, p)
 	case "macvlan", "ipvlan":
 		k.subLink(netns, l, next, p)
 	case "vxlan":

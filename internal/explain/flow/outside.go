@@ -7,8 +7,6 @@ import (
 
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
-
-	"golang.org/x/sys/unix"
 )
 
 // enters follows a packet of another machine onto a link of the host: the machine
@@ -125,21 +123,6 @@ func (k *walker) comesFromDialled(netns string, p packet) bool {
 	k.end(NoRoute, "the answer reaches %s from %s, not from %s, which the client dialled: no rule translates it back",
 		k.name(netns), p.src, k.dialled)
 	return false
-}
-
-// hairpin marks the verdict as uncertain if a bridge whose packets pass the IP rules
-// translates the destination of a packet to an address behind itself: it then forwards
-// the frame without the host.
-func (k *walker) hairpin(netns, link string, was netip.AddrPort, p packet) {
-	b, ok := linkOf(k.world.Links, netns, link)
-	if k.ended || k.reply || p.dst == was || !ok || b.Kind != "bridge" || !k.wire.callsFilter(netns, b, p) {
-		return
-	}
-	r, err := k.world.Routes.Route(netns, rtnl.RouteQuery{To: p.dst.Addr()})
-	if err == nil && r.Link == link && r.Type == unix.RTN_UNICAST {
-		k.doubt("%s of %s calls the IP rules for bridged packets: how it forwards a packet that NAT sends back to it is not followed",
-			link, k.name(netns))
-	}
 }
 
 // looped marks the verdict as uncertain if source NAT may apply to a packet over loopback.

@@ -100,6 +100,10 @@ type packet struct {
 	dnat     bool
 	// mark is the packet's mark in its namespace.
 	mark rules.Bits
+	// port is the port of a bridge on which it arrived in its namespace; empty if there is
+	// none, or it is unknown. stays is true if the bridge forwards it itself after NAT.
+	port  string
+	stays bool
 	// bound is the link to which the socket of the sender is bound; empty for none.
 	bound string
 	// choice is the real server that a virtual service of the host chose for it.
@@ -246,12 +250,12 @@ func (k *walker) arrive(netns, link string, p packet) {
 	}
 	was := p.dst
 	p = k.netfilter.translate(netns, "prerouting", link, "", p)
-	k.hairpin(netns, link, was, p)
 	if k.ended || !k.netfilter.filter(netns, "prerouting", rules.AfterNAT, link, "", &p, false) {
 		return
 	}
 	r, ok := k.router.route(netns, link, p)
 	if !ok {
+		k.mayStay(netns, link, was, p)
 		return
 	}
 	if r.Type == unix.RTN_LOCAL {
@@ -259,7 +263,8 @@ func (k *walker) arrive(netns, link string, p packet) {
 		k.receive(netns, link, p)
 		return
 	}
-	if !k.router.forwards(netns, link, p) {
+	p.stays = p.dst != was && k.stays(netns, link, r, p)
+	if !p.stays && !k.router.forwards(netns, link, p) {
 		return
 	}
 	k.router.routed(netns, link, "forward", r, p)
@@ -270,6 +275,9 @@ func (k *walker) arrive(netns, link string, p packet) {
 
 // leave follows a packet out of the namespace along the route.
 func (k *walker) leave(netns, in string, r rtnl.RouteFound, p packet) {
+	if p.stays { // a bridge names no input at this hook (br_nf_post_routing)
+		in = ""
+	}
 	if !k.netfilter.filter(netns, "postrouting", rules.BeforeNAT, in, r.Link, &p, false) {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // stays reports whether a bridge forwards a packet itself whose destination NAT has changed:
-// the bridge calls the IP rules for its packets, and the route leads back to it
+// the bridge calls the IP rules for its packets, and the route is via the bridge
 // (br_nf_pre_routing_finish in br_netfilter_hooks.c). The packet then passes the same IP
 // rules as one that the host forwards.
 func (k *walker) stays(netns, link string, r rtnl.RouteFound, p packet) bool {

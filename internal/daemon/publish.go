@@ -76,10 +76,10 @@ func (d *Daemon) replacePublishes(req api.PublishRequest, refs func(string) bool
 }
 
 // forget deletes the problems of an attachment's publishes, which will be tried again.
-func (d *Daemon) forget(attachment string, publishes []model.Publish) {
+func (s *state) forget(attachment string, publishes []model.Publish) {
 	for _, p := range publishes {
 		p.Endpoint = attachment
-		delete(d.problems, p.String())
+		delete(s.problems, p.String())
 	}
 }
 

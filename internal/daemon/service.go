@@ -65,9 +65,9 @@ func (d *Daemon) changeService(v model.VirtualService, dry bool) (api.Result, er
 	return api.Result{Services: d.services.viewServices(v.Name), Changed: true}, nil
 }
 
-func (d *Daemon) restoreProblem(name, problem string) {
+func (s *state) restoreProblem(name, problem string) {
 	if problem != "" {
-		d.problems[name] = problem
+		s.problems[name] = problem
 	}
 }
 

@@ -224,7 +224,8 @@ func (h *host) restore() {
 	for _, flag := range []string{"--dry-run", ""} {
 		line := "restore --state-dir " + h.daemon.State + " --run-dir " + h.daemon.Order.Run + " " + flag
 		// Nothing is stored any more.
-		if said, err := h.daemon.Try(strings.Fields(line)...); err != nil && !strings.Contains(said, "no daemon has stored") {
+		said, err := h.daemon.Try(strings.Fields(line)...)
+		if err != nil && !strings.Contains(said, "no daemon has stored") {
 			h.Errorf("fairlead %s: %v\n%s", line, err, said)
 		}
 	}

@@ -81,8 +81,8 @@ func (h *host) letPass(ports ...int) {
 			table = words[1] + " " + words[2]
 		case len(words) > 2 && words[0] == "chain":
 			chain = words[1]
-		case len(words) < 4 || words[0] != "type" || strings.HasPrefix(table, "arp ") || strings.HasPrefix(table, "ip6 ") ||
-			strings.HasPrefix(table, "inet fairlead"):
+		case len(words) < 4 || words[0] != "type" || strings.HasPrefix(table, "arp ") ||
+			strings.HasPrefix(table, "ip6 ") || strings.HasPrefix(table, "inet fairlead"):
 		default:
 			for _, port := range ports {
 				fmt.Fprintf(&script, "nft insert rule %[1]s %[2]s tcp sport %[3]d accept\n"+

@@ -201,8 +201,8 @@ func TestWorstFirst(t *testing.T) {
 // TestEveryCheckIsTested: a test makes each check report something, and the guide
 // lists each check.
 func TestEveryCheckIsTested(t *testing.T) {
-	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true, "network": true,
-		"service-address": true, "address-conflict": true, "cluster": true,
+	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true,
+		"network": true, "service-address": true, "address-conflict": true, "cluster": true,
 		"virtual-address": true, "neighbour-table": true}
 	for _, c := range faults {
 		tested[c.check] = true

@@ -136,6 +136,10 @@ func trust(r *result.Report) conclusion {
 	case len(quiet) == 0:
 		return conclusion{fmt.Sprintf("Doubtful run: do not believe its ratios, because %s. Measure more or longer "+
 			"rounds, on a machine without other load.", doubt(r, loud)), "worse"}
+	case len(loud) > len(quiet):
+		return conclusion{fmt.Sprintf("Doubtful run: believe only the ratios of %s, in which %s. Elsewhere %s. Measure "+
+			"more or longer rounds, on a machine without other load.", and(few(titles(r, quiet))), exactness(r, quiet),
+			doubt(r, loud)), "worse"}
 	case len(loud) > 0:
 		return conclusion{fmt.Sprintf("Good run except for %s: do not believe the ratios there, because %s. Elsewhere "+
 			"%s. %s", and(few(titles(r, loud))), doubt(r, loud), exactness(r, quiet), counted(r)), "same"}

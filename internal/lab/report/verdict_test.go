@@ -52,6 +52,14 @@ func TestVerdict(t *testing.T) {
 			}
 		}, "Good run except for small packets: do not believe the ratios there, because two measurements of host " +
 			"itself differ by up to 34.0 %. Elsewhere two measurements of host itself differ by at most 1.7 %. ", "same", ""},
+		"one quiet column": {func(r *result.Report) {
+			for i := range r.Summary {
+				if r.Summary[i].Metric != result.PacketRate {
+					r.Summary[i].Noise = 0.34
+				}
+			}
+		}, "Doubtful run: believe only the ratios of small packets, in which two measurements of host itself differ by " +
+			"at most ", "worse", ""},
 		"one round": {func(r *result.Report) {
 			discardAll(r, func(x result.Run) bool { return x.Round > 1 }, "ended")
 		}, "Doubtful run: do not believe its ratios, because it takes two valid rounds to see how exact they are.",

@@ -84,7 +84,7 @@ func listen(t testing.TB, h *Host, command string) {
 			if s.proto == "tcp" {
 				accept(fd, s.identity())
 			} else {
-				answer(fd, s.identity())
+				answer(fd, s.identity(), &ended)
 			}
 		}
 	}()
@@ -170,11 +170,11 @@ func accept(fd int, identity string) {
 	}
 }
 
-// answer answers every datagram from the address that it was sent to, until none comes or the
-// socket is shut down.
-func answer(fd int, identity string) {
+// answer answers every datagram from the address that it was sent to, until none comes, the
+// socket is shut down or the test has ended: NAT can make two sockets answer each other for ever.
+func answer(fd int, identity string, ended *atomic.Bool) {
 	buf, oob := make([]byte, 64), make([]byte, 256)
-	for {
+	for !ended.Load() {
 		_, n, _, from, err := unix.Recvmsg(fd, buf, oob, 0)
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) {
 			continue

@@ -198,7 +198,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	kept.Go(func() { d.balancer.observe(ctx) })
 	kept.Go(func() { d.balancer.followContainers(ctx) })
 	kept.Go(func() { d.gateways.keep(ctx) })
-	defer func() { stop(); kept.Wait() }()
+	defer func() { stop(); kept.Wait(); d.resets.WaitAll() }()
 	// Check what happened before the watches began.
 	d.applier.verify(func(*watchedSandbox) bool { return true })
 	d.applier.restore(ctx)

@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/journal"
 	"fairlead/internal/daemon/leases"
+	"fairlead/internal/daemon/resets"
 	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/engine"
 	"fairlead/internal/lock"
@@ -41,6 +42,8 @@ type state struct {
 	leases *leases.Clients
 	// ports are the host ports of the proxy.
 	ports *sockets.Proxies
+	// resets are the resets of clients that steps have begun.
+	resets *resets.Queue
 
 	// mu protects the fields below, and the fields of all parts, except channels and
 	// those whose comments say something else. It is held while the engine applies a
@@ -75,8 +78,10 @@ func newState(cfg Config) *state {
 	s := &state{cfg: cfg, problems: map[string]string{}, applied: make(chan struct{}, 1),
 		serversChanged: make(chan struct{}, 1)}
 	s.ports = sockets.NewProxies(sockets.Config{Start: cfg.StartProxy, Find: cfg.FindProxy, Report: s.reportProxy})
+	s.resets = resets.New(&s.mu)
 	s.engine = engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector,
-		Store: cfg.Store, StartProxy: s.ports.Start, FindProxy: s.ports.Finder(), Facts: cfg.Facts})
+		Store: cfg.Store, StartProxy: s.ports.Start, FindProxy: s.ports.Finder(), Facts: cfg.Facts,
+		Later: s.resetLater})
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -93,9 +98,22 @@ func (s *state) once(f func() error) error {
 
 // step calls f once, and again each time the proxy has opened ports that f needed. If f has changed the ports, step
 // returns when the proxy has them. It waits for the proxy without mu, at most ten seconds each time. It calls f again,
-// too, when the DHCP clients that f has stopped have released their leases (releasing).
+// too, when the DHCP clients that f has stopped have released their leases (releasing). In the end it waits without mu
+// until the clients are reset whose connections f has ended.
 func (s *state) step(ctx context.Context, f func() error) error {
-	return s.releasing(func() error { return s.ports.Do(ctx, func() error { return s.once(f) }) })
+	var own <-chan struct{}
+	f = s.resets.Own(&own, f)
+	err := s.releasing(func() error { return s.ports.Do(ctx, func() error { return s.once(f) }) })
+	resets.Wait(ctx, own)
+	return err
+}
+
+// resetLater implements engine.Config.Later.
+func (s *state) resetLater(finish func() error) {
+	s.resets.Add(func() {
+		s.warn("reset clients of services", finish())
+		s.wakeHealer() // the virtual addresses may have been removed
+	})
 }
 
 // stepFor is step with a result: that of the last call of f.

@@ -77,8 +77,12 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 		}
 		return false, err
 	}
+	unserved := e.carryOut(record, s.unserved)
+	ended, unflushed := e.flushFlows(s.nft, cut)
+	del, unreset := e.resetClients(ended, s.del)
+	s.del, want = del, e.resets.addTo(want)
 	e.applied = want
-	err = errors.Join(unread, e.carryOut(record, s.unserved), e.flushFlows(s.nft, cut), e.carryOut(record, s.del),
+	err = errors.Join(unread, unserved, unflushed, unreset, e.carryOut(record, s.del),
 		e.setProxy(ctx, s.userspace, want))
 	if err != nil {
 		e.applied = nil

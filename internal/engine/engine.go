@@ -109,6 +109,10 @@ type Config struct {
 	FindProxy func(context.Context) (Keeper, error)
 	Store     Store
 	Facts     plan.Facts
+	// Later gets a function that waits until clients have been reset, and then removes the
+	// virtual addresses that are needed only for that. It must return at once, and another
+	// goroutine must call the function. If nil, the engine waits before it returns.
+	Later func(finish func() error)
 }
 
 // Engine keeps one host in the state that was last applied. It is safe for concurrent use.
@@ -125,7 +129,9 @@ type Engine struct {
 	// userspace are the sockets of the proxy.
 	userspace plan.Plan
 	// lost are the sockets of a proxy that has ended, until HealProxy has opened them again.
-	lost    plan.Plan
+	lost plan.Plan
+	// resets are the resets that Config.Later has not finished yet.
+	resets  resets
 	planned planned
 	routers routers
 	// last are the addresses that Set has leased last.
@@ -265,12 +271,14 @@ func (e *Engine) Heal(ctx context.Context) ([]plan.Op, error) {
 }
 
 // TearDown removes all objects of Fairlead from the host, also those that differ
-// from the plan, and ends the proxy. It continues after errors and returns all of
-// them.
+// from the plan, and ends the proxy. It waits until clients have been reset. It
+// continues after errors and returns all of them.
 func (e *Engine) TearDown(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.applied = nil
+	defer func(later func(func() error)) { e.cfg.Later = later }(e.cfg.Later)
+	e.cfg.Later = nil
+	e.applied, e.resets = nil, nil
 	_, err := e.set(ctx, model.State{})
 	if e.proxy != nil {
 		err = errors.Join(err, e.proxy.Close())

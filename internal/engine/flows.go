@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"net/netip"
 
 	"fairlead/internal/kernel/conntrack"
@@ -13,9 +12,9 @@ import (
 // to a host address and port that is not published any more and to its old
 // endpoint, and UDP flows to a newly published port that go to another target. New
 // TCP ports have no old flows worth ending. TCP clients of removed services and
-// real servers also get a reset, while the virtual addresses still exist; so do the
-// connections of IPVS in cut.
-func (e *Engine) flushFlows(ops []plan.Op, cut []conntrack.Flow) error {
+// real servers must also get a reset, while the virtual addresses still exist; so
+// must the connections of IPVS in cut. flushFlows returns both.
+func (e *Engine) flushFlows(ops []plan.Op, cut []conntrack.Flow) ([]conntrack.Flow, error) {
 	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{},
 		services: newStaleAnswers(), cut: endsOf(cut)}
 	for _, op := range ops {
@@ -23,37 +22,20 @@ func (e *Engine) flushFlows(ops []plan.Op, cut []conntrack.Flow) error {
 		stale.services.note(op)
 	}
 	if len(stale.gone) == 0 && len(stale.fresh) == 0 && stale.services.empty() && len(cut) == 0 {
-		return nil
+		return nil, nil
 	}
 	local, err := e.cfg.Kernel.Net().LocalAddrs()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, a := range local {
 		stale.local[a] = true
 	}
 	flushed, err := e.cfg.Flows.Conntrack().Flush(stale.match)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return e.resetClients(append(stale.services.broken(flushed), cut...))
-}
-
-// resetClients ends the connections of clients. Conntrack records the resets as
-// connections that the host opened. resetClients deletes these entries too, because
-// a new connection from the same port would match them for some seconds and be
-// refused.
-func (e *Engine) resetClients(flows []conntrack.Flow) error {
-	if len(flows) == 0 {
-		return nil
-	}
-	reset := endsOf(flows)
-	err := e.cfg.Flows.TCP().ResetClients(flows)
-	_, failed := e.cfg.Flows.Conntrack().Flush(func(f conntrack.Flow) bool {
-		return f.Proto == model.TCP && (reset[conntrack.Ends{Client: f.Host, Host: f.Client}] || reset[f.Ends()] &&
-			f.Target == f.Host)
-	})
-	return errors.Join(err, failed)
+	return append(stale.services.broken(flushed), cut...), nil
 }
 
 func endsOf(flows []conntrack.Flow) map[conntrack.Ends]bool {

@@ -46,7 +46,7 @@ func (e *Engine) target(want model.State, record store.Record) (target, error) {
 	if err == nil {
 		p, err = e.keepRouters(p, record)
 	}
-	return target{full, leases, p}, err
+	return target{full, leases, e.resets.addTo(p)}, err
 }
 
 // facts returns the facts about the host. If there are virtual services, they

@@ -98,7 +98,7 @@ var Rules = []Rule{
 		Name: "kernel applies plans and imports no higher layer",
 		Of:   []string{"internal/kernel/..."},
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/...",
-			"internal/escape"},
+			"internal/escape", "internal/lock"},
 	},
 	{
 		Name:   "no package below kernel imports it",
@@ -348,6 +348,11 @@ var Rules = []Rule{
 		Of:   []string{"internal/daemon/sockets/..."},
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/engine", "internal/proxy", "internal/lock",
 			"internal/daemon/heal", "internal/daemon/sockets/..."},
+	},
+	{
+		Name: "clients are reset beside the daemon by functions that it passes on",
+		Of:   []string{"internal/daemon/resets/..."}, Ours: []string{"internal/lock", "internal/daemon/resets/..."},
+		Deny: pure,
 	},
 	{
 		Name: "leases of DHCP servers are held without the daemon, the engine and the kernel",

@@ -132,6 +132,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"the sockets of the proxy may use the engine", "internal/daemon/sockets", "fairlead/internal/engine", true},
 		{"the sockets of the proxy may not use the daemon", "internal/daemon/sockets", "fairlead/internal/daemon", false},
 		{"leases may not use the engine", "internal/daemon/leases", "fairlead/internal/engine", false},
+		{"resets may not use the engine", "internal/daemon/resets", "fairlead/internal/engine", false},
+		{"kernel may declare what it waits for", "internal/kernel/rawtcp", "fairlead/internal/lock", true},
 		{"the proxy may use plan", "internal/proxy", "fairlead/internal/plan", true},
 		{"the proxy may not use the engine", "internal/proxy", "fairlead/internal/engine", false},
 		{"the engine may use drivers", "internal/engine", "fairlead/internal/driver/bridge", true},

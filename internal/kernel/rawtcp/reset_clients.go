@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/lock"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,9 +45,9 @@ const (
 	// wait for answers after each burst, so that the answers do not overload the
 	// host.
 	resetBurst, resetPause = 100, 2 * time.Millisecond
-	// mostResets limits the number of connections, and with it the time that the
-	// next change waits: about five seconds if no client answers. Connections beyond
-	// the limit are reset when the client sends next.
+	// mostResets limits the number of connections, and with it the time that a change
+	// waits: about five seconds if no client answers. Connections beyond the limit are
+	// reset when the client sends next.
 	mostResets = 100_000
 )
 
@@ -67,6 +68,7 @@ func (h *Handle) ResetClients(flows []conntrack.Flow) error {
 	if len(flows) == 0 {
 		return nil
 	}
+	lock.Outside("the clients of a service")
 	asked := flows[:min(len(flows), mostResets)]
 	r := resets{left: make(map[conntrack.Ends]bool, len(asked))}
 	addresses := map[netip.Addr]bool{}

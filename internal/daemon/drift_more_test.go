@@ -25,11 +25,11 @@ func TestHealRoutedNetwork(t *testing.T) {
 	n.Driver = model.DriverRouted
 	b := w.web(n, model.Limit{}, kernelPublishes())
 	w.suffers(b, []damage{
-		{"route deleted", false, "ip route del 172.30.0.2", "route  172.30.0.2/32"},
-		{"routes flushed", false, "ip route flush proto 250; ip -6 route flush proto 250", "route  fd00:30::2/128"},
-		{"address deleted", false, "ip addr del 172.30.0.1/32 dev fv-web", "address  fv-web"},
+		{"route deleted", false, "ip route del 172.30.0.2", "route 172.30.0.2/32"},
+		{"routes flushed", false, "ip route flush proto 250; ip -6 route flush proto 250", "route fd00:30::2/128"},
+		{"address deleted", false, "ip addr del 172.30.0.1/32 dev fv-web", "address fv-web"},
 		{"veth deleted", false, "ip link del fv-web", "ip link add fv-web"},
-		{"veth down and up again", false, "ip link set fv-web down; ip link set fv-web up", "route  172.30.0.2/32"},
+		{"veth down and up again", false, "ip link set fv-web down; ip link set fv-web up", "route 172.30.0.2/32"},
 		{"veth's group", false, "ip link set fv-web group 7", "link set fv-web group 1717660019"},
 		{"sandbox's link deleted", true, "ip link del eth0", "ip link add fv-web"},
 		{"sandbox's MTU", true, "ip link set eth0 mtu 1300", "mtu 1500"},

@@ -198,18 +198,18 @@ func TestHealBridge(t *testing.T) {
 		{"foreign element", false, "nft add element " + table + " lan '{ fl-lan }'", "delete element " + table +
 			" lan"},
 		{"bridge deleted", false, "ip link del fl-lan", "ip link add fl-lan"},
-		{"bridge down", false, "ip link set fl-lan down", "link  fl-lan"},
+		{"bridge down", false, "ip link set fl-lan down", "link fl-lan"},
 		{"bridge down and up again", false,
 			"ip link set fl-lan down; ip link set fl-lan up; ip addr flush dev fl-lan scope global", "fl-lan"},
-		{"bridge renamed", false, renamed("fl-lan", "other"), "link  fl-lan"},
+		{"bridge renamed", false, renamed("fl-lan", "other"), "link fl-lan"},
 		{"bridge's MTU", false, "ip link set fl-lan mtu 1400", "mtu 1500"},
 		{"bridge's group", false, "ip link set fl-lan group default", "link set fl-lan group 1717660019"},
 		{"bridge's filter", false, "ip link set fl-lan type bridge nf_call_iptables 0", "nf_call_iptables 1"},
-		{"bridge's address", false, "ip addr flush dev fl-lan scope global", "address  fl-lan"},
+		{"bridge's address", false, "ip addr flush dev fl-lan scope global", "address fl-lan"},
 		{"veth deleted", false, "ip link del fv-web", "ip link add fv-web"},
-		{"veth down", false, "ip link set fv-web down", "link  fv-web"},
+		{"veth down", false, "ip link set fv-web down", "link fv-web"},
 		{"veth off the bridge", false, "ip link set fv-web nomaster", "master fl-lan"},
-		{"veth moved", false, elsewhere, "link  fv-web"},
+		{"veth moved", false, elsewhere, "link fv-web"},
 		{"port's mode", false, "bridge link set dev fv-web hairpin off", "hairpin on"},
 		{"shaper", true, "tc qdisc del dev eth0 root", "tbf"},
 		{"shaper's rate", true, "tc qdisc change dev eth0 root handle fa1e: tbf rate 1mbit burst 80k latency 50ms",
@@ -230,9 +230,9 @@ func TestHealBridge(t *testing.T) {
 		{"mapping overwritten", false, mappingGone(w), "# ebpf: map tcp 0.0.0.0:8081"},
 		{"sandbox's address", true, "ip addr flush dev eth0 scope global", "address"},
 		{"sandbox's route", true, "ip route del default; ip -6 route del default", "default via"},
-		{"sandbox's link down", true, "ip link set eth0 down", "link  fv-web"},
+		{"sandbox's link down", true, "ip link set eth0 down", "link fv-web"},
 		{"sandbox's link down for a moment", true, "ip link set eth0 down; ip link set eth0 up", "default via"},
-		{"sandbox's link renamed", true, renamed("eth0", "eth9"), "link  fv-web"},
+		{"sandbox's link renamed", true, renamed("eth0", "eth9"), "link fv-web"},
 		{"sandbox's hardware address", true, "ip link set eth0 address 02:00:00:00:00:01", "address 02:f1:"},
 		{"sandbox's loopback", true, "ip link set lo down", "link set lo up"},
 		{"sandbox's IPv6", true, "sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1", "disable_ipv6=0"},
@@ -264,7 +264,7 @@ func TestForeignObjectInTheWay(t *testing.T) {
 	// create its link again between the two commands: then they are repeated.
 	w.suffers(b, []damage{{"veth deleted", false, "ip link del fv-web", "ip link add fv-web"}}, 8080)
 	w.sh("until printf 'link del fv-web\nlink add fv-web type veth peer name theirs\n' | ip -batch - 2>/dev/null; do :; done")
-	w.awaitEvent(events, api.Unhealed, "link  fv-")
+	w.awaitEvent(events, api.Unhealed, "link fv-")
 	w.sh("ip link del theirs")
 	w.awaitEvent(events, api.Healed, "ip link add fv-")
 	w.reached(8080)

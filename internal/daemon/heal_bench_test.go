@@ -43,7 +43,7 @@ func BenchmarkHeal(b *testing.B) {
 				{"detach", "until bpftool link detach pinned " + w.pins +
 					"/*/links/fl_uplink-* 2>/dev/null; do :; done", port + 1000, "bpf uplinks"},
 				{"delete", "until ip link del fv-box" + fmt.Sprint(endpoints-1) + " 2>/dev/null; do :; done", port +
-					1000, "link  fv-box"},
+					1000, "link fv-box"},
 			} {
 				b.Run(damage.name, func(b *testing.B) {
 					var outages, healed []time.Duration

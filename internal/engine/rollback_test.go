@@ -28,10 +28,10 @@ func TestFailureLeavesTheHostAsItWas(t *testing.T) {
 		}, "the sandbox has an interface eth0 already"},
 		{"bridge of another program with our name", func(t *testing.T, w *topology.World, _ *model.State) {
 			onServer(t, w, "ip link add fl-net type bridge && ip link set fl-net up")
-		}, "set link  fl-net: a link of that name exists and is not Fairlead's"},
+		}, "set link fl-net: a link of that name exists and is not Fairlead's"},
 		{"link of another program with the endpoint's name", func(t *testing.T, w *topology.World, _ *model.State) {
 			onServer(t, w, "ip link add fv-app type bridge")
-		}, "set link  fv-app: a link of that name exists and is not Fairlead's"},
+		}, "set link fv-app: a link of that name exists and is not Fairlead's"},
 		{"foreign default route in the sandbox", func(t *testing.T, w *topology.World, _ *model.State) {
 			sh(t, in(w, "app"),
 				"ip link add other type bridge && ip link set other up && ip route add default dev other")

@@ -77,7 +77,7 @@ func (l Link) adjusts(old Object) bool {
 func (l Link) Alias() string { return Mark + ":" + l.Owner }
 
 // Key implements Object.
-func (l Link) Key() string { return "link " + l.Netns + " " + l.Name }
+func (l Link) Key() string { return keyed("link", l.Netns, l.Name) }
 
 func (l Link) netns() string { return l.Netns }
 
@@ -189,9 +189,7 @@ type Address struct {
 }
 
 // Key implements Object.
-func (a Address) Key() string {
-	return "address " + a.Netns + " " + a.Link + " " + a.Prefix.Addr().String()
-}
+func (a Address) Key() string { return keyed("address", a.Netns, a.Link+" "+a.Prefix.Addr().String()) }
 
 func (a Address) netns() string { return a.Netns }
 
@@ -243,7 +241,7 @@ type Route struct {
 }
 
 // Key implements Object.
-func (r Route) Key() string { return "route " + r.Netns + " " + r.To.String() + " " + r.Link }
+func (r Route) Key() string { return keyed("route", r.Netns, r.To.String()+" "+r.Link) }
 
 func (r Route) netns() string { return r.Netns }
 
@@ -329,7 +327,7 @@ func IPForwarding(v4 bool) Sysctl {
 }
 
 // Key implements Object.
-func (s Sysctl) Key() string { return "sysctl " + s.Netns + " " + s.Name }
+func (s Sysctl) Key() string { return keyed("sysctl", s.Netns, s.Name) }
 
 func (s Sysctl) netns() string { return s.Netns }
 

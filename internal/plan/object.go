@@ -20,6 +20,15 @@ type Object interface {
 	Del() []string
 }
 
+// keyed returns the key of an object that may be in the namespace of a sandbox. In the
+// engine's namespace, netns is empty, and the key names none.
+func keyed(kind, netns, name string) string {
+	if netns == "" {
+		return kind + " " + name
+	}
+	return kind + " " + netns + " " + name
+}
+
 // Equal reports whether two objects are in the same state.
 func Equal(a, b Object) bool {
 	if lists, ok := a.(interface{ equal(Object) bool }); ok {

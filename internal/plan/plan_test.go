@@ -167,6 +167,24 @@ func TestListenersOverlap(t *testing.T) {
 	}
 }
 
+// TestKeysNameTheHostByNothing: the key of an object on the host has no namespace, and no second space in its place.
+func TestKeysNameTheHostByNothing(t *testing.T) {
+	to := prefix("192.0.2.1/32")
+	for want, o := range map[string]plan.Object{
+		"link fl-web":                  plan.Link{Name: "fl-web"},
+		"link /run/netns/web eth0":     plan.Link{Netns: "/run/netns/web", Name: "eth0"},
+		"address fl-web 192.0.2.1":     plan.Address{Link: "fl-web", Prefix: to},
+		"route 192.0.2.1/32 fl-web":    plan.Route{To: to, Link: "fl-web"},
+		"sysctl net.ipv4.ip_forward":   plan.IPForwarding(true),
+		"shaper fl-web":                plan.Shaper{Link: "fl-web"},
+		"shaper /run/netns/web fl-web": plan.Shaper{Netns: "/run/netns/web", Link: "fl-web"},
+	} {
+		if got := o.Key(); got != want {
+			t.Errorf("key %q, want %q", got, want)
+		}
+	}
+}
+
 // TestDiffOfAnyPlans compares Diff with a simpler implementation.
 func TestDiffOfAnyPlans(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -29,7 +29,7 @@ const (
 func (s Shaper) Burst() uint64 { return max(s.Rate/8*ShaperBurst/1000, ShaperMinBurst) }
 
 // Key implements Object.
-func (s Shaper) Key() string { return "shaper " + s.Netns + " " + s.Link }
+func (s Shaper) Key() string { return keyed("shaper", s.Netns, s.Link) }
 
 func (s Shaper) netns() string { return s.Netns }
 

@@ -215,7 +215,10 @@ func (h *host) checkReach(port string) {
 	}
 	for i, addr := range []string{hostAddr, "[" + hostAddr6 + "]"} {
 		for place, in := range map[string]string{"lan": lan, "host": ""} {
-			timeout := map[string]string{"yes": "30", "no": "1"}[byFamily[i][place]]
+			timeout := "30" // also for "maybe"
+			if byFamily[i][place] == "no" {
+				timeout = "1"
+			}
 			truth := "yes"
 			if h.Command(h.Context(), "sh", "-ec", in+" timeout "+timeout+" "+h.dir+"/program ask tcp "+addr+":"+
 				port).Run() != nil {

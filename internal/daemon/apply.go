@@ -22,8 +22,8 @@ import (
 // declaration, that is a mistake.
 //
 // Apply looks for all mistakes in the Spec before it changes anything. If it finds
-// some, it returns a Fault with code Invalid that wraps Mistakes. If applying fails
-// because of parts of the Spec (e.g. a port is taken), the Fault wraps Mistakes too.
+// some, it returns a Fault with code Invalid that wraps Mistakes. If the host or
+// the gateway refuses parts of the Spec (e.g. a port is taken), the Fault wraps Mistakes too.
 // After a dry run, the Result contains the plan and the changes.
 func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result, err error) {
 	found := d.locate(ctx, s)
@@ -38,7 +38,7 @@ func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result,
 		return r, err
 	}
 	if err := d.awaitGateway(ctx, changed); err != nil {
-		return api.Result{}, fmt.Errorf("apply: %w", err)
+		return api.Result{}, fmt.Errorf("apply: %w", spec.AtGateway(s, err))
 	}
 	errs := make([]error, len(leasing))
 	var all sync.WaitGroup

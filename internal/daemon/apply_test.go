@@ -130,6 +130,39 @@ func TestApplyIsOneStep(t *testing.T) {
 	}
 }
 
+// TestRefusalsHaveTheirPart: what the kernel or the proxy refuses names its part of the Spec, and changes nothing.
+func TestRefusalsHaveTheirPart(t *testing.T) {
+	absent := port(9090, 90)
+	absent.Via, absent.HostAddr = model.ViaProxy, netip.MustParseAddr("203.0.113.1")
+	for _, c := range []struct{ name, set, at, text string }{
+		{"a bridge of another program", "ip link add fl-lan type bridge", "networks[0]",
+			"network lan: set link fl-lan: a link of that name exists"},
+		{"a link of another program", "ip link add fv-shop type bridge", "attachments[0]",
+			"endpoint shop: set link fv-shop: a link of that name exists"},
+		{"an address that the host does not have", "", "attachments[0].publishes[1]",
+			"publish 203.0.113.1:9090/tcp -> shop:90 via proxy: open host ports: set proxy ports: bind"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t).start()
+			w.named("shop")
+			next := shop()
+			if c.set == "" {
+				next.Attachments[0].Publishes = append(next.Attachments[0].Publishes, absent)
+			} else {
+				w.sh(c.set)
+			}
+			before := w.snapshot()
+			_, err := w.Apply(t.Context(), next, false)
+			var m api.Mistakes
+			if api.CodeOf(err) != api.Failed || !errors.As(err, &m) || len(m) != 1 || m[0].At != c.at ||
+				!strings.HasPrefix(m[0].Text, c.text) {
+				t.Errorf("%s: %v\nwant %s: %s", api.CodeOf(err), err, c.at, c.text)
+			}
+			w.unchanged(before)
+		})
+	}
+}
+
 // TestApplyReportsAllMistakes: Apply reports all mistakes of a Spec, each with its
 // part.
 func TestApplyReportsAllMistakes(t *testing.T) {

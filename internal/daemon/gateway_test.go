@@ -74,7 +74,7 @@ func TestSilentGateway(t *testing.T) {
 	default:
 	}
 	silent.answers <- errors.New("port taken")
-	if err := <-first; err == nil || !strings.Contains(err.Error(), "apply: run the gateway: port taken") {
+	if err := <-first; err == nil || !strings.Contains(err.Error(), "apply: gateway: run the gateway: port taken") {
 		t.Errorf("the apply: %v", err)
 	}
 	g := <-silent.began

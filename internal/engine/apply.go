@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
-	"syscall"
 
-	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
@@ -265,29 +262,4 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 	}
 	e.userspace, e.lost = inUse, nil
 	return nil
-}
-
-// nameOwner turns the error for a port in use into a model.PortTakenError, which
-// names the publish and the owner of the port.
-func (e *Engine) nameOwner(s model.State, err error) error {
-	var bind *proxy.BindError
-	var inUse *sockdiag.PortInUseError
-	switch {
-	case errors.As(err, &inUse):
-		return taken(s, inUse.Proto, inUse.Addr, inUse.Owner, err)
-	case errors.As(err, &bind) && errors.Is(bind, syscall.EADDRINUSE):
-		owner, lookup := e.cfg.Kernel.Sockets().PortOwner(bind.Proto, bind.Addr)
-		return errors.Join(taken(s, bind.Proto, bind.Addr, owner, err), lookup)
-	}
-	return err
-}
-
-// taken returns the error that names the publish of the port; err if there is none.
-func taken(s model.State, proto model.Proto, at netip.AddrPort, owner sockdiag.Owner, err error) error {
-	for _, p := range s.Publishes {
-		if p.Proto == proto && p.HostPorts.Overlaps(model.Port(at.Port())) && p.Accepts(at.Addr()) {
-			return &model.PortTakenError{Publish: p, Owner: owner.String()}
-		}
-	}
-	return err
 }

@@ -197,7 +197,7 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 		made, err = e.reach(ctx, before, t, want)
 	}
 	if err != nil && !made {
-		return want, errors.Join(e.nameOwner(t.full, err), e.save(before))
+		return want, errors.Join(e.nameRefused(t, err), e.save(before))
 	}
 	e.last.Note(want, before.Leases, t.leases)
 	return t.full, err

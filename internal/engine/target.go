@@ -22,6 +22,8 @@ type target struct {
 	full   model.State
 	leases ipam.Leases
 	plan   plan.Plan
+	// parts are the plans that the plan consists of.
+	parts planned
 }
 
 // target validates the state, leases the missing addresses and builds the plan, for
@@ -46,7 +48,7 @@ func (e *Engine) target(want model.State, record store.Record) (target, error) {
 	if err == nil {
 		p, err = e.keepRouters(p, record)
 	}
-	return target{full, leases, e.resets.addTo(p)}, err
+	return target{full, leases, e.resets.addTo(p), e.planned}, err
 }
 
 // facts returns the facts about the host. If there are virtual services, they
@@ -186,9 +188,14 @@ type planned struct {
 	links     map[string]plan.HostLink
 	firewalls []plan.Firewall
 	ipsec     []plan.IPsecPolicy
-	networks  map[string]model.Network
+	networks  map[string]plannedNetwork
 	endpoints map[string]*plannedEndpoint
 	services  map[string]*plannedService
+}
+
+type plannedNetwork struct {
+	of   model.Network
+	part plan.Part
 }
 
 type plannedEndpoint struct {
@@ -226,7 +233,8 @@ func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan
 func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
 	before := e.planned
 	e.planned = planned{links: facts.Links, firewalls: facts.Firewalls, ipsec: facts.IPsec,
-		networks: map[string]model.Network{}, endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
+		networks:  make(map[string]plannedNetwork, len(s.Networks)),
+		endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
 	of := map[string][]int{}
 	for i, ep := range s.Endpoints {
 		of[ep.Network] = append(of[ep.Network], i)
@@ -235,10 +243,10 @@ func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, [
 	attachments := make([]plan.Attachment, 0, len(s.Endpoints))
 	for _, n := range s.Networks {
 		d, _ := paths.Driver(n.Driver)
-		parts = append(parts, plan.NewPart(d.Network(n, facts)))
 		known, ok := before.networks[n.Name]
-		same := ok && known.Equal(n)
-		e.planned.networks[n.Name] = n
+		same := ok && known.of.Equal(n)
+		network := plannedNetwork{n, plan.NewPart(d.Network(n, facts))}
+		e.planned.networks[n.Name], parts = network, append(parts, network.part)
 		for _, i := range of[n.Name] {
 			ep := s.Endpoints[i]
 			made := before.endpoints[ep.Name]

@@ -202,6 +202,9 @@ func NewPart(p Plan) Part {
 	return Part{p, keys}
 }
 
+// Has reports whether the part has an object with the key.
+func (p Part) Has(key string) bool { return slices.Contains(p.keys, key) }
+
 // Merge joins parts in order and keeps the first of equal keys, so that several
 // parts may contain the same object (IP forwarding, for example). It returns an
 // error if two parts contain different states of one object.

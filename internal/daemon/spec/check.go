@@ -107,3 +107,12 @@ func (t *Draft) partOf(err error) string {
 	}
 	return ""
 }
+
+// AtGateway returns the error of a gateway that could not be run, with its part of the Spec.
+// It returns err if the Spec declares no gateway.
+func AtGateway(s api.Spec, err error) error {
+	if s.Gateway == nil {
+		return err
+	}
+	return &api.Fault{Code: api.CodeOf(err), Err: api.Mistakes{{At: "gateway", Text: err.Error()}}}
+}

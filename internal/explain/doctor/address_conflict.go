@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"fairlead/internal/escape"
@@ -34,6 +35,19 @@ func (h Host) linkAddresses() []plan.VirtualAddress {
 	return all
 }
 
+// withLength returns an address of a link with its prefix length, without which
+// ip-address(8) does not delete an IPv6 address.
+func (h Host) withLength(a plan.VirtualAddress) netip.Prefix {
+	for _, l := range h.Links {
+		for _, p := range l.Addresses {
+			if l.Name == a.Link && p.Addr() == a.Addr {
+				return p
+			}
+		}
+	}
+	return netip.PrefixFrom(a.Addr, a.Addr.BitLen())
+}
+
 // addressConflict reports other hosts that answer for an address of this host.
 func addressConflict(h Host) []Finding {
 	addresses := h.linkAddresses()
@@ -47,7 +61,7 @@ func addressConflict(h Host) []Finding {
 				c.Addr),
 			Why: "each neighbour sends to the host that answered it last, so connections to this host hang or break at random",
 			Fix: fmt.Sprintf("give one of the two hosts another address; to remove it from this host: ip address del %s dev %s",
-				c.Addr, escape.Shell(c.Link))})
+				h.withLength(c.VirtualAddress), escape.Shell(c.Link))})
 	}
 	return all
 }

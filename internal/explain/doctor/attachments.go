@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fairlead/internal/escape"
+	"fairlead/internal/syntax"
 )
 
 // attachments reports attachments and publishes that the daemon could not apply.
@@ -18,11 +19,12 @@ func attachments(h Host) []Finding {
 		}
 		for _, p := range v.Publishes {
 			if p.Problem != "" {
+				host := fmt.Sprintf("%s%s/%s", syntax.FormatHost(p.Publish), p.HostPorts, p.Proto)
 				all = append(all, Finding{Severity: Problem,
 					Seen: fmt.Sprintf("publish %s failed: %s", p.Publish, p.Problem),
 					Why:  "clients cannot reach the port",
-					Fix: fmt.Sprintf("do what the message says; or remove the publish: fairlead unpublish %s %s/%s",
-						escape.Shell(v.Name), p.HostPorts, p.Proto)})
+					Fix: fmt.Sprintf("do what the message says; or remove the publish: fairlead unpublish %s %s",
+						escape.Shell(v.Name), escape.Shell(host))})
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func icmpBlocked(h Host) []Finding {
 	var all []Finding
 	for _, from := range distant {
 		if v, found := h.tooBig(up, from.Addr()); found {
-			all = append(all, blocked(v, from.Addr().Is4()))
+			all = append(all, h.blocked(v, from.Addr().Is4()))
 		}
 	}
 	return all
@@ -64,7 +64,7 @@ func (h Host) tooBig(up inspect.InsideLink, router netip.Addr) (rules.Verdict, b
 // blocked reports the rule that drops the messages, and how to accept them. For
 // IPv6, the fix also accepts Neighbor Discovery, without which no host is
 // reachable.
-func blocked(v rules.Verdict, v4 bool) Finding {
+func (h Host) blocked(v rules.Verdict, v4 bool) Finding {
 	message, kinds, tool, option := "ICMP \"fragmentation needed\"", []string{"destination-unreachable"}, "iptables",
 		"-p icmp --icmp-type"
 	match := "icmp type"
@@ -84,7 +84,7 @@ func blocked(v rules.Verdict, v4 bool) Finding {
 		Fix: fmt.Sprintf("nft insert rule %s %s %s %s '{ %s }' accept", family, escape.Shell(name),
 			escape.Shell(v.By.Chain),
 			match, strings.Join(kinds, ", "))}
-	if legacy || name == "filter" && family != "inet" {
+	if h.isIPTables(v.By.Table) {
 		var lines []string
 		for _, k := range kinds {
 			k = strings.NewReplacer("nd-neighbor-solicit", "neighbour-solicitation", "nd-neighbor-advert",

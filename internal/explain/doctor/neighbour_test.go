@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -56,11 +57,41 @@ func TestNeighbours(t *testing.T) {
 			if (len(found) == 1) != c.answers {
 				t.Fatalf("found %+v", found)
 			}
-			if c.answers && (found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, c.address) ||
-				!strings.Contains(found[0].Fix, "--forward local")) {
+			if !c.answers {
+				return
+			}
+			if found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, c.address) ||
+				!strings.Contains(found[0].Fix, "--forward local") {
 				t.Errorf("found %+v", found[0])
 			}
+			_, command, _ := strings.Cut(found[0].Fix, "remove the address from it: ")
+			command, _, _ = strings.Cut(command, ";")
+			length := fmt.Sprint(netip.MustParseAddr(c.address).BitLen())
+			other.sh(strings.NewReplacer("LENGTH", length, "LINK", c.link).Replace(command))
+			timeout = 200 * time.Millisecond
+			if found := r.run("service-address"); len(found) > 0 {
+				t.Errorf("found after the fix: %+v", found)
+			}
 		})
+	}
+}
+
+// runsPart runs the command in a fix for a conflict about an address: it removes the address
+// from the host, or keeps the router's entry in the neighbour table.
+func (r *room) runsPart(check, fix, address string) {
+	r.t.Helper()
+	const mac = "02:00:00:00:00:01"
+	show := map[string]string{"address-conflict": "ip -o address show to ",
+		"gateway-conflict": "ip neigh show nud permanent to "}[check]
+	for _, before := range []string{"to remove it from this host: ", "until then: "} {
+		if _, command, found := strings.Cut(fix, before); found {
+			r.sh(strings.ReplaceAll(command, "MAC-OF-THE-ROUTER", mac))
+		}
+	}
+	now := shell.Run(r.t, r.Do, show+address)
+	kept := strings.Contains(now, mac)
+	if len(r.ran) != 1 || kept != (check == "gateway-conflict") || !kept && now != "" {
+		r.t.Errorf("after %q the host has %q", r.ran, now)
 	}
 }
 
@@ -112,6 +143,9 @@ func TestConflicts(t *testing.T) {
 			if c.answers && (found[0].Severity != doctor.Problem ||
 				!strings.Contains(found[0].Seen, strings.Split(c.address, "/")[0])) {
 				t.Errorf("found %+v", found[0])
+			}
+			if c.answers {
+				r.runsPart(c.check, found[0].Fix, strings.Split(c.address, "/")[0])
 			}
 		})
 	}

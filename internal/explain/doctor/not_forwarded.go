@@ -61,10 +61,7 @@ func (h Host) leaving(l, up inspect.InsideLink, to netip.AddrPort) (rules.Verdic
 
 // egressDropped reports that a firewall drops what sandboxes behind a link send.
 func (h Host) egressDropped(l inspect.InsideLink, v rules.Verdict, v4 bool) Finding {
-	tool, table := "iptables", "ip filter"
-	if !v4 {
-		tool, table = "ip6tables", "ip6 filter"
-	}
+	table := map[bool]string{true: "ip filter", false: "ip6 filter"}[v4]
 	f := Finding{Severity: Problem,
 		Seen: fmt.Sprintf("%s drops what sandboxes behind %s send to other hosts", v.Cause(), l.Name),
 		Why: "the sandboxes reach only this host, and their ports that are published via nat do not answer other hosts; " +
@@ -76,12 +73,8 @@ func (h Host) egressDropped(l inspect.InsideLink, v rules.Verdict, v4 bool) Find
 		f.Fix = command
 		return f
 	}
-	chain := "DOCKER-USER"
-	if _, is := h.Rules.Find(table, chain); !is {
-		chain = "FORWARD"
-	}
-	if v.By.Table == table {
-		f.Fix = fmt.Sprintf("%[1]s -I %[2]s -i %[3]s -j ACCEPT && %[1]s -I %[2]s -o %[3]s -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT", tool, chain, escape.Shell(l.Name))
+	if command, ok := h.accept(v, outOf(l.Name)); ok {
+		f.Fix = command
 	}
 	return f
 }

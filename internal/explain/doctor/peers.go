@@ -91,9 +91,9 @@ func (h Host) routedPeers() (all []between) {
 // peerDropped reports that a firewall drops what sandboxes of a network send to each
 // other.
 func (h Host) peerDropped(b between, v rules.Verdict) Finding {
-	tool, table, family := "iptables", "ip filter", "IPv4"
+	table, family := "ip filter", "IPv4"
 	if b.from.Is6() {
-		tool, table, family = "ip6tables", "ip6 filter", "IPv6"
+		table, family = "ip6 filter", "IPv6"
 	}
 	f := Finding{Severity: Problem,
 		Seen: fmt.Sprintf("%s drops what sandboxes of network %s send to each other over %s", v.Cause(), b.network,
@@ -106,13 +106,12 @@ func (h Host) peerDropped(b between, v rules.Verdict) Finding {
 	}
 	f.Why = "the sandboxes do not reach each other; br_netfilter makes frames on the bridge obey the host's firewall"
 	link := escape.Shell(b.in)
-	switch {
-	case h.hasUFW(table):
+	f.Fix = fmt.Sprintf("in %s (%s), accept packets from %[3]s to %[3]s", v.By.Chain, v.By.Table, link)
+	if command, ok := h.accept(v, within(b.in)); ok {
+		f.Fix = command
+	}
+	if h.hasUFW(table) {
 		f.Seen, f.Fix = "ufw: "+f.Seen, fmt.Sprintf("ufw route allow in on %[1]s out on %[1]s", link)
-	case v.By.Table == table:
-		f.Fix = fmt.Sprintf("%[1]s -I FORWARD -i %[2]s -o %[2]s -j ACCEPT", tool, link)
-	default:
-		f.Fix = fmt.Sprintf("in %s (%s), accept packets from %[3]s to %[3]s", v.By.Chain, v.By.Table, link)
 	}
 	return f
 }

@@ -32,6 +32,8 @@ type room struct {
 	t *testing.T
 	// adjust adds facts that a room cannot have, e.g. an engine or a daemon.
 	adjust func(*doctor.Host)
+	// ran are the lines that a fix has run.
+	ran []string
 }
 
 const furnish = `
@@ -167,9 +169,9 @@ var faults = []struct {
 		},
 		fix: run("iptables -I FORWARD -s 172.30.0.0/24 -d 172.30.0.0/24 -j ACCEPT")},
 	{name: "no default route", check: "no-default-route", set: "ip route del default", severity: doctor.Warning,
-		fix: run("ip route add default via 192.0.2.1")},
+		fix: fill("GATEWAY", "192.0.2.1")},
 	{name: "no default route of IPv6", check: "no-default-route", set: "ip -6 route del default",
-		severity: doctor.Warning, fix: run("ip -6 route add default via 2001:db8:9::1")},
+		severity: doctor.Warning, fix: fill("GATEWAY", "2001:db8:9::1")},
 	{name: "a bridge that has the router's address", check: "gateway-conflict", severity: doctor.Problem,
 		set: "ip link add br9 type bridge; ip link set br9 up; ip address add 192.0.2.1/28 dev br9"},
 	{name: "a firewall that drops all ICMP", check: "icmp-blocked", severity: doctor.Warning,
@@ -243,11 +245,13 @@ var faults = []struct {
 		set:  "sysctl -qw net.ipv4.ip_forward=0"},
 	{name: "a real server without a route", check: "service-no-route", severity: doctor.Problem,
 		also: balancedTo("203.0.113.9:80"),
-		set:  "ip route del default", fix: run("ip route add 203.0.113.0/24 dev box")},
+		set:  "ip route del default", fix: fill("GATEWAY", "10.0.0.2")},
 	{name: "a service that a firewall drops", check: "service-dropped", severity: doctor.Problem,
 		also: balancedTo("10.0.0.2:80"),
 		set:  "nft 'add table inet fw; add chain inet fw forward { type filter hook forward priority 0; policy drop; }'",
-		fix:  run("nft add rule inet fw forward ct status dnat accept")},
+		fix: func(r *room, f doctor.Finding) {
+			r.sh("nft add rule inet fw forward " + part(r.t, f.Fix, "nft"))
+		}},
 	{name: "a data plane that costs more", check: "service-plane", severity: doctor.Note,
 		also: func(r *room) {
 			facts, err := kernel.Probe(plan.FeatureEBPF, plan.FeatureCgroupHooks)
@@ -321,7 +325,7 @@ func (r *room) conntrackMax(most string) {
 
 // run fixes a finding that describes its fix in words.
 func run(line string) func(*room, doctor.Finding) {
-	return func(r *room, _ doctor.Finding) { shell.Run(r.t, r.Do, line) }
+	return func(r *room, _ doctor.Finding) { r.sh(line) }
 }
 
 // substitute runs a line in place of a program that cannot run in a room. The fix
@@ -331,7 +335,7 @@ func substitute(command, line string) func(*room, doctor.Finding) {
 		if !strings.Contains(f.Fix, command) {
 			r.t.Errorf("the fix is %q, want it to contain %q", f.Fix, command)
 		}
-		shell.Run(r.t, r.Do, line)
+		r.sh(line)
 	}
 }
 
@@ -341,7 +345,7 @@ func runInterimFix(r *room, f doctor.Finding) {
 	if !found {
 		r.t.Fatalf("the fix has no interim command: %s", f.Fix)
 	}
-	shell.Run(r.t, r.Do, line)
+	r.sh(line)
 }
 
 // stale returns the finding about the proxy; its fix names the process.
@@ -352,7 +356,7 @@ func (r *room) stale() doctor.Finding {
 
 // killed runs the command and waits until the port is free.
 func killed(r *room, f doctor.Finding) {
-	shell.Run(r.t, r.Do, f.Fix+"; timeout 100 sh -c 'while ss -Hltn | grep -q :8080; do :; done'")
+	r.sh(f.Fix + "; timeout 100 sh -c 'while ss -Hltn | grep -q :8080; do :; done'")
 }
 
 // TestRooms: on a real kernel each check finds its fault, and finds nothing
@@ -379,6 +383,7 @@ func TestRooms(t *testing.T) {
 				c.fix = run(found[0].Fix)
 			}
 			c.fix(r, found[0])
+			r.mustHaveRun(c.check, found[0].Fix)
 			if found := r.run(c.check); len(found) > 0 {
 				t.Errorf("found after the fix: %+v", found)
 			}

@@ -42,8 +42,8 @@ func serviceAddress(h Host) []Finding {
 			Seen: fmt.Sprintf("on %s, %s also answers for %s of service %s", c.Link, claimant(c), c.Addr, s.Name),
 			Why: "each neighbour sends to the host that answered it last, so clients may bypass this host: " +
 				"they reach one server without balancing and checks, or no server",
-			Fix: fmt.Sprintf("find that host (ip neigh show dev %s; on it: ip address show to %s) and remove the address from it: ip address del %s/%d dev LINK",
-				escape.Shell(c.Link), c.Addr, c.Addr, c.Addr.BitLen())}
+			Fix: fmt.Sprintf("find that host (ip neigh show dev %s; on it: ip address show to %s) and remove the address from it: ip address del %[2]s/LENGTH dev LINK",
+				escape.Shell(c.Link), c.Addr)}
 		if s.Forward == model.ForwardDirect || s.Forward == model.ForwardTunnel {
 			f.Fix += fmt.Sprintf("; if it is the host of a real server of this service, run there: fairlead service add %s ADDRESS:PORT --forward local, "+
 				"which puts the address on lo only and sets arp_ignore and arp_announce", escape.Shell(s.Name))

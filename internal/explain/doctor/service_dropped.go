@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 
+	"fairlead/internal/explain/ports"
 	"fairlead/internal/kernel/rules"
 )
 
@@ -14,17 +16,28 @@ func serviceDropped(h Host) []Finding {
 		if p.Service == nil || len(p.Service.Reals) == 0 || p.Reach.LAN != rules.No || p.Reach.Decided == "" {
 			continue
 		}
-		hook := "FORWARD"
+		hook, fix := "FORWARD", "accept translated connections there (nft: ct status dnat accept; "+
+			"iptables: -m conntrack --ctstate DNAT -j ACCEPT)"
 		if p.Service.Plane.Traits().AtInput {
-			hook = "INPUT"
+			hook, fix = "INPUT", acceptAddress(p)
 		}
 		all = append(all, Finding{Severity: Problem,
 			Seen: fmt.Sprintf("a firewall drops packets from the LAN to port %s at %s: %s", name(p), p.Addresses[0],
 				p.Reach.Decided),
 			Why: fmt.Sprintf("with the data plane %s, packets pass the rules of %s; clients wait until they time out",
 				p.Service.Plane, hook),
-			Fix: "accept translated connections there (nft: ct status dnat accept; iptables: -m conntrack --ctstate DNAT -j ACCEPT), " +
-				"or use the data plane ebpf, which bypasses these rules"})
+			Fix: fix + ", or use the data plane ebpf, which bypasses these rules"})
 	}
 	return all
+}
+
+// acceptAddress returns the fix for a service whose packets pass INPUT: they are not translated
+// there yet.
+func acceptAddress(p ports.Port) string {
+	at, family, tool := p.Addresses[0], "ip", "iptables"
+	if at.Is6() {
+		family, tool = "ip6", "ip6tables"
+	}
+	return fmt.Sprintf("accept packets to the service there (nft: %s daddr %s %s dport %s accept; %s: -d %s -p %s --dport %s -j ACCEPT)",
+		family, at, p.Proto, p.Ports, tool, at, p.Proto, strings.ReplaceAll(p.Ports.String(), "-", ":"))
 }

@@ -161,7 +161,7 @@ func (r *Runner) Update(ctx context.Context, self member.Self, u kv.Update) (pro
 
 // take takes over a snapshot.
 func (r *Runner) take(u kv.Update) {
-	r.start(u)
+	started := r.start(u)
 	before := r.snapshot
 	r.snapshot = u.Snapshot
 	if before != nil && u.Snapshot.Revision() < before.Revision() {
@@ -177,7 +177,7 @@ func (r *Runner) take(u kv.Update) {
 		}
 	}
 	concerned := r.chosen(changed)
-	if all {
+	if all || started {
 		concerned = r.sorted()
 	}
 	for _, a := range concerned {
@@ -225,10 +225,11 @@ func held(s kv.Snapshot, key string) bool {
 }
 
 // start loads the fence if the cluster has addresses, or if an earlier process has left
-// some, and continues with their deadlines.
-func (r *Runner) start(u kv.Update) {
+// some, and continues with their deadlines. It reports whether it has loaded the fence: then the host can have addresses
+// that it could not have before.
+func (r *Runner) start(u kv.Update) (loaded bool) {
 	if r.fenced || virtual.Now() < r.restart {
-		return
+		return false
 	}
 	needed := r.snapshot == nil && r.cfg.Host.Left()
 	for e := range u.Snapshot.Under(record.Addresses) {
@@ -236,7 +237,7 @@ func (r *Runner) start(u kv.Update) {
 		needed = needed || ok && held(u.Snapshot, e.Key)
 	}
 	if !needed {
-		return
+		return false
 	}
 	var standing map[netip.Addr]time.Duration
 	err := r.cfg.Host.Start()
@@ -246,7 +247,7 @@ func (r *Runner) start(u kv.Update) {
 	if err != nil {
 		r.unable, r.restart = err.Error(), virtual.Now()+restartAfter
 		r.cfg.Log.Error("virtual addresses", "error", err)
-		return
+		return false
 	}
 	r.unable, r.fenced = "", true
 	remembered := r.recall()
@@ -258,6 +259,7 @@ func (r *Runner) start(u kv.Update) {
 	for _, a := range r.known { // of the time without the fence
 		r.fence(a)
 	}
+	return true
 }
 
 // tick does what is due.

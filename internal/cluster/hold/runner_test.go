@@ -10,10 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/kv/kvtest"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
+	"fairlead/internal/kernel/kerneltest"
+	"fairlead/internal/kernel/virtual"
 )
 
 // TestWatchAgain lets the watch of the links fail several times. The host has no address meanwhile, and can
@@ -107,5 +110,51 @@ func TestUpdateWhileReleased(t *testing.T) {
 	r.Resume()
 	if got := r.States(); len(got) != 3 || got[1].Address != netip.MustParseAddr("192.0.2.11") {
 		t.Errorf("the addresses after Resume: %+v, want 3", got)
+	}
+}
+
+// TestFenceLoadedLater loads the fence at the second attempt, with a snapshot in which nothing has changed for the
+// address. Then the host can have it.
+func TestFenceLoadedLater(t *testing.T) {
+	ns := kerneltest.Netns(t)
+	kerneltest.Run(t, ns, "ip", "link", "add", "lan0", "up", "type", "veth", "peer", "name", "lan1")
+	kerneltest.Run(t, ns, "ip", "link", "set", "lan1", "up")
+	kerneltest.Run(t, ns, "ip", "address", "add", "192.0.2.1/24", "dev", "lan0")
+	host, err := virtual.New(ns, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.End()
+	store := kvtest.New()
+	r, err := New(Config{Host: host, Store: store.Client(), Note: func(api.Event) {}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.restart = math.MaxInt64 // as if it could not be loaded now
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.Run(ctx) }()
+	defer func() { end(); <-ended }()
+	<-r.ready
+	key := record.Key(record.Addresses, "192.0.2.10")
+	value := record.Address{Prefix: netip.MustParsePrefix("192.0.2.10/24"), Hold: time.Second}
+	txn := kv.Txn{Then: []kv.Change{{Key: key, Value: record.Encode(value)}}}
+	if _, err := store.Client().Commit(t.Context(), txn); err != nil {
+		t.Fatal(err)
+	}
+	update := func(changed ...string) []string {
+		return r.Update(ctx, member.Self{Node: "one"}, kv.Update{Snapshot: store.Snapshot(), Changed: changed})
+	}
+	if got := update(key); len(got) != 1 {
+		t.Errorf("without the fence, the problems are %q, want one", got)
+	}
+	r.mu.Lock()
+	r.restart = 0
+	r.mu.Unlock()
+	if got := update("other"); len(got) > 0 {
+		t.Errorf("with the fence, the problems are %q, want none", got)
+	}
+	if err := r.Leave(); err != nil {
+		t.Error(err)
 	}
 }

@@ -41,6 +41,18 @@ func TestReplacedTablesHaveStandIns(t *testing.T) {
 	h.holds(t, replacedTables())
 }
 
+// TestReplacedTableLosesServices replaces the table of services with steps that also remove a service.
+func TestReplacedTableLosesServices(t *testing.T) {
+	h := openTestHost(t)
+	all := someServices()
+	h.reach(t, nil, services(all...))
+	want := services(all[2:]...)
+	if err := h.nft.Transact(append(plan.Diff(services(all...), want), plan.Diff(nil, want)...)); err != nil {
+		t.Fatal(err)
+	}
+	h.holds(t, want)
+}
+
 func lastIndex(all []string, one string) int {
 	for i, s := range slices.Backward(all) {
 		if s == one {

@@ -26,7 +26,8 @@ type serviceOps struct {
 	unbound              unbound
 }
 
-// sortServices separates the steps on the table of services from the others.
+// sortServices separates the steps on the table of services from the others. If they make the table, its services are
+// new.
 func sortServices(ops []plan.Op) (services serviceOps, others []plan.Op) {
 	for _, op := range ops {
 		switch op.Object.(type) {
@@ -36,6 +37,12 @@ func sortServices(ops []plan.Op) (services serviceOps, others []plan.Op) {
 			services.ops = append(services.ops, op)
 		default:
 			others = append(others, op)
+		}
+	}
+	if services.makeTable {
+		services.ops = slices.DeleteFunc(services.ops, func(op plan.Op) bool { return op.Del })
+		for i := range services.ops {
+			services.ops[i].Old = nil
 		}
 	}
 	return services, others
@@ -52,10 +59,6 @@ func (h *Handle) queueServices(b *batch, s serviceOps) (left serviceOps, err err
 		return serviceOps{}, nil
 	case s.makeTable:
 		b.makeServiceTable()
-		s.ops = slices.DeleteFunc(s.ops, func(op plan.Op) bool { return op.Del })
-		for i := range s.ops {
-			s.ops[i].Old = nil
-		}
 	}
 	present, err := h.damaged(s)
 	if err != nil {

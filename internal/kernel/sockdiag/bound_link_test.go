@@ -2,6 +2,7 @@ package sockdiag
 
 import (
 	"context"
+	"errors"
 	"net"
 	"syscall"
 	"testing"
@@ -10,6 +11,30 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// TestListenerOfDeletedLink: a socket that is bound to a link which was deleted accepts packets of no link.
+func TestListenerOfDeletedLink(t *testing.T) {
+	ns := kerneltest.Netns(t)
+	kerneltest.Run(t, ns, "ip", "link", "add", "eth7", "index", "77", "up", "type", "bridge")
+	err := ns.Do(func() error {
+		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+			failed := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), "eth7") })
+			return errors.Join(failed, err)
+		}}
+		l, err := lc.Listen(t.Context(), "tcp4", ":80")
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Run(t, ns, "ip", "link", "del", "eth7")
+	if all, err := New(ns).Listeners(); err != nil || len(all) != 1 || all[0].Link != "if77" {
+		t.Errorf("%+v, %v, want a listener on if77", all, err)
+	}
+}
 
 // TestLinksOfListeners: the list says to which interface a socket is bound.
 func TestLinksOfListeners(t *testing.T) {

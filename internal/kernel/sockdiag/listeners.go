@@ -49,8 +49,8 @@ func (h *Reader) Listeners() ([]Listener, error) {
 			if s.connected || proto == model.TCP && s.state != stateListen {
 				continue
 			}
-			l := Listener{Proto: proto, At: netip.AddrPortFrom(s.addr, s.port), V6Only: s.v6only, Link: links[s.link],
-				Inode: s.inode}
+			l := Listener{Proto: proto, At: netip.AddrPortFrom(s.addr, s.port), V6Only: s.v6only,
+				Link: linkName(links, s.link), Inode: s.inode}
 			if proto == model.TCP {
 				l.Waiting, l.Backlog = s.received, s.sent
 			}
@@ -67,6 +67,14 @@ func (h *Reader) Listeners() ([]Listener, error) {
 			a.At.Addr().Compare(b.At.Addr()))
 	})
 	return found, nil
+}
+
+// linkName returns the name of a link; that of a link which was deleted is if7 for the index 7, as ss(8) writes it.
+func linkName(names map[uint32]string, index uint32) string {
+	if name, known := names[index]; known {
+		return name
+	}
+	return fmt.Sprintf("if%d", index)
 }
 
 // linkNames returns the names of the links in the host's namespace by their indices.

@@ -69,6 +69,19 @@ func TestClientAndServer(t *testing.T) {
 	}
 }
 
+// TestOriginOfPublishes sends publishes that name files as their origin. They are a command's: only the files of a set may
+// declare something as theirs.
+func TestOriginOfPublishes(t *testing.T) {
+	f := &fake{}
+	request := api.AttachRequest{Publishes: []model.Publish{{Origin: model.FileSet("site")}}}
+	if _, err := admin.NewClient(admintest.Serve(t, f.daemon())).Attach(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.attach.Publishes) != 1 || f.attach.Publishes[0].Origin != model.FromCommand {
+		t.Errorf("the daemon got %+v", f.attach.Publishes)
+	}
+}
+
 func TestErrorsAreTyped(t *testing.T) {
 	taken := &model.PortTakenError{Publish: model.Publish{Proto: model.TCP}, Owner: "nginx"}
 	for code, cause := range map[api.Code]error{

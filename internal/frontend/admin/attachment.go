@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"fairlead/internal/api"
+	"fairlead/internal/model"
 )
 
 // The paths of attachments.
@@ -28,11 +29,21 @@ type Attachments struct {
 
 // attachmentHandlers registers the handlers of attachments.
 func attachmentHandlers(mux *http.ServeMux, d AttachmentCalls) {
-	post(mux, pathAttach, d.Attach)
+	post(mux, pathAttach, func(ctx context.Context, r api.AttachRequest) (api.Result, error) {
+		return d.Attach(ctx, byCommand(r))
+	})
 	post(mux, pathDetach, d.Detach)
 	mux.HandleFunc("GET "+pathAttachments, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, Attachments{d.Attachments()})
 	})
+}
+
+// byCommand returns the request with publishes of a command, whatever origin the client names.
+func byCommand(r api.AttachRequest) api.AttachRequest {
+	for i := range r.Publishes {
+		r.Publishes[i].Origin = model.FromCommand
+	}
+	return r
 }
 
 // Attach attaches a sandbox.

@@ -41,15 +41,16 @@ func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (r api.Resul
 		if !r.Changed { // the attachment has worked before
 			return api.Result{}, err
 		}
-		return api.Result{}, joinUndo(err, d.applier.undoAttach(context.WithoutCancel(ctx), a, before))
+		return api.Result{}, joinUndo(err, d.applier.undoAttach(context.WithoutCancel(ctx), a, before, req.Publishes))
 	}
 	r.Attachments = d.views(a.Name)
 	return r, nil
 }
 
-// undoAttach restores the attachment that was there before a, or removes a if there was none. It does nothing if another
-// request has changed a meanwhile.
-func (ap *applier) undoAttach(ctx context.Context, a model.Attachment, before model.Desired) error {
+// undoAttach restores the attachment that was there before a and the publishes that were added with it, or removes a if
+// there was none. It does nothing if another request has changed a meanwhile.
+func (ap *applier) undoAttach(ctx context.Context, a model.Attachment, before model.Desired,
+	added []model.Publish) error {
 	had, existed := before.Attachment(a.Name)
 	return ap.step(ctx, func() error {
 		have, exists := ap.desired.Attachment(a.Name)
@@ -63,7 +64,7 @@ func (ap *applier) undoAttach(ctx context.Context, a model.Attachment, before mo
 		if err := ap.leases.Stop(a.Name); err != nil {
 			return err
 		}
-		err := ap.settle(ap.desired.WithAttachment(had))
+		err := ap.settle(spec.Unpublish(ap.desired.WithAttachment(had), before, a.Name, added))
 		ap.startLeasing()
 		return err
 	})

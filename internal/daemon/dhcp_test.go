@@ -189,6 +189,30 @@ func TestChangeWithoutServer(t *testing.T) {
 	}
 }
 
+// TestPublishesWithoutServer changes an attachment so that it leases an address, and publishes ports with the same
+// request, while no server answers. The publishes are what they were before, too.
+func TestPublishesWithoutServer(t *testing.T) {
+	s := dhcptest.NewServer()
+	s.Silent = true
+	w, _, req := leasing(t, s)
+	w.network(model.Network{Name: "lan", Driver: model.DriverMacvlan, Parent: "up0",
+		Subnets: []model.Subnet{{Prefix: prefix("192.0.2.0/24")}}})
+	req.DHCP, req.Addresses = false, addrs("192.0.2.5")
+	req.Publishes = published(model.ViaProxy, 8080)
+	w.attach(req)
+	changed := req
+	changed.DHCP, changed.Addresses = true, nil
+	changed.Publishes = published(model.ViaProxy, 8080, 8081)
+	changed.Publishes[0].Ports = model.Port(81)
+	if _, err := w.Attach(t.Context(), changed); !errors.Is(err, dhcp.ErrNoServer) {
+		t.Errorf("changed without a lease: %v", err)
+	}
+	got := w.Attachments()[0].Publishes
+	if len(got) != 1 || got[0].HostPorts != model.Port(8080) || got[0].Ports != model.Port(80) {
+		t.Errorf("after the failed change it publishes %+v", got)
+	}
+}
+
 // TestSlowRelease detaches while the release of a lease takes long. Other requests go on meanwhile, and the link stays
 // until the lease is released.
 func TestSlowRelease(t *testing.T) {

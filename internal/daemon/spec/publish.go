@@ -29,6 +29,12 @@ func Publish(w model.Desired, attachment string, publishes []model.Publish) mode
 	return w.ReplacePublishes(attachment, Among(added), added)
 }
 
+// Unpublish restores the publishes of an attachment that Publish has added or replaced.
+func Unpublish(w, before model.Desired, attachment string, publishes []model.Publish) model.Desired {
+	had := slices.DeleteFunc(before.PublishesOf(attachment), func(p model.Publish) bool { return !Among(publishes)(p) })
+	return w.ReplacePublishes(attachment, Among(publishes), had)
+}
+
 // Among returns a function that reports whether a publish has the host side of one of
 // these.
 func Among(publishes []model.Publish) func(model.Publish) bool {

@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/model"
 	"fairlead/internal/store"
 	"fairlead/test/place"
@@ -114,6 +116,40 @@ func TestFirstService(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// loading is a host that counts how often the programs for services are to be loaded.
+type loading struct {
+	*kernel.Host
+	count *atomic.Int64
+}
+
+// EBPF implements engine.Inspector.
+func (l loading) EBPF() *datapath.Handle {
+	l.count.Add(1)
+	return l.Host.EBPF()
+}
+
+// TestRefusedService tries several times to apply a service of the cluster that the host refuses. The kernel verifies
+// programs for it only the first time.
+func TestRefusedService(t *testing.T) {
+	w := newWorld(t)
+	host := loading{w.host, new(atomic.Int64)}
+	w.wrap = host
+	w.start()
+	own := site("own", at("172.30.7.2", 80))
+	own.Plane = model.PlaneNFT
+	w.serve(own)
+	before := host.count.Load()
+	for i := range 3 {
+		problems := w.SetCluster(nil, []model.VirtualService{site("front", at("172.30.7.2", 80))})
+		if len(problems) != 1 {
+			t.Errorf("the problems are %q, want one", problems)
+		}
+		if got := host.count.Load() - before; got != 1 {
+			t.Errorf("after attempt %d the programs were loaded %d times, want once", i+1, got)
+		}
 	}
 }
 

@@ -71,14 +71,15 @@ func (s *state) restoreProblem(name, problem string) {
 	}
 }
 
-// prepare loads what new services need. It locks mu, but not while it loads. The caller calls done after it has applied
-// the services.
+// prepare loads what new services need, once if the host refuses them. It locks mu, but not while it loads. The caller
+// calls done after it has applied the services.
 func (s *state) prepare(services []model.VirtualService) (done func()) {
 	s.mu.Lock()
 	fresh := slices.DeleteFunc(slices.Clone(services), func(v model.VirtualService) bool {
 		_, known := s.desired.Service(v.Name)
-		return known
+		return known || slices.ContainsFunc(s.prepared, v.Equal)
 	})
+	s.prepared = services
 	s.mu.Unlock()
 	drop := s.engine.Prepare(services, fresh)
 	return func() { s.warn("unload what no service has used", drop()) }

@@ -53,6 +53,8 @@ type state struct {
 	repeats bool
 	desired model.Desired
 	// full is the state that the engine has applied, with leased addresses and the
+	// prepared are the services of the last call of prepare.
+	prepared []model.VirtualService
 	// publish modes that it chose.
 	full model.State
 	// problems has the reason why an attachment, publish, network or service is not

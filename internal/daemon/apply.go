@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/leases"
 	"fairlead/internal/daemon/spec"
 	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/model"
@@ -145,13 +146,7 @@ func (d *Daemon) applyDraft(running map[*watchedSandbox]sandbox.Sandbox, next mo
 	for b, at := range running {
 		d.sandboxes.watch(b, at)
 	}
-	var gone []string
-	for _, a := range d.desired.Attachments {
-		i := slices.IndexFunc(next.Attachments, func(o model.Attachment) bool { return o.Name == a.Name })
-		if i < 0 || !next.Attachments[i].DHCP || next.Attachments[i].Ref != a.Ref {
-			gone = append(gone, a.Name)
-		}
-	}
+	gone := leases.Gone(d.desired.Attachments, next.Attachments)
 	if err := d.leases.Stop(gone...); err != nil {
 		return err
 	}

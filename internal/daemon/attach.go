@@ -101,16 +101,14 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox, before *model
 	if req.DryRun {
 		return d.dryRun(r, next.Desired, a)
 	}
+	if err := d.leases.Stop(leases.Gone(d.desired.Attachments, next.Attachments)...); err != nil {
+		return r, a, err
+	}
 	if have, ok := d.desired.Attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" &&
 		slices.EqualFunc(next.Networks, d.desired.Networks, model.Network.Equal) &&
 		slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
 		r.Attachments = d.view(a.Name)
 		return r, a, nil
-	}
-	if have, ok := d.desired.Attachment(a.Name); ok && !leases.SameClient(have, a) {
-		if err := d.leases.Stop(a.Name); err != nil {
-			return r, a, err
-		}
 	}
 	delete(d.problems, a.Name)
 	d.forget(a.Name, req.Publishes)

@@ -213,6 +213,65 @@ func TestPublishesWithoutServer(t *testing.T) {
 	}
 }
 
+// TestGatewayUndoReleases: a set that has added an attachment with a lease, and whose gateway fails, releases the lease
+// with the attachment. A later attachment of the same name gets a lease of its own.
+func TestGatewayUndoReleases(t *testing.T) {
+	s, silent := dhcptest.NewServer(), newSilentGateway()
+	w := newWorld(t)
+	w.dhcp, w.gateway = s.Run, silent
+	w.start()
+	<-silent.began
+	silent.answers <- nil
+	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
+	w.network(model.Network{Name: "lan", Driver: model.DriverMacvlan, Parent: "up0"})
+	w.named("shop")
+	set := declared("web")
+	set.Attachments = []api.Declared{{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:shop", Name: "shop"},
+		DHCP: true}}
+	applied := make(chan error, 1)
+	go func() {
+		_, err := w.Apply(t.Context(), set, false)
+		applied <- err
+	}()
+	<-silent.began
+	w.until("the attachment has an address", func() bool { return len(w.Attachments()[0].Prefixes) == 1 })
+	silent.answers <- errors.New("port taken")
+	if err := <-applied; err == nil || strings.Contains(err.Error(), "undo") {
+		t.Errorf("the apply: %v, want the gateway's error, and that the undo succeeds", err)
+	}
+	if got := s.Released(); len(got) != 1 || !w.Empty() {
+		t.Errorf("after the undo, %v are released, and the attachments are %+v", got, w.Attachments())
+	}
+	r := w.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:shop", Name: "shop"},
+		DHCP: true})
+	if got := r.Attachments[0].Prefixes; len(got) != 1 {
+		t.Errorf("attached with %+v", r.Attachments)
+	}
+}
+
+// TestApplyChangesClient declares another MAC address for an attachment with a lease. The lease of the earlier address is
+// released, and the attachment gets one for the new address.
+func TestApplyChangesClient(t *testing.T) {
+	s := dhcptest.NewServer()
+	w, _, _ := leasing(t, s)
+	w.named("shop")
+	for i, mac := range []string{"02:00:00:00:00:07", "02:00:00:00:00:08"} {
+		set := api.Spec{Set: "site", Attachments: []api.Declared{{Endpoint: model.Endpoint{Network: "lan",
+			Sandbox: "netns:shop", Name: "shop", MAC: mac}, DHCP: true}}}
+		if _, err := w.Apply(t.Context(), set, false); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-s.Asked:
+		case <-time.After(place.Timeout):
+			t.Fatalf("no client asks for %s", mac)
+		}
+		if got := s.Released(); len(got) != i {
+			t.Errorf("with %s, %d leases were released, want %d", mac, len(got), i)
+		}
+	}
+}
+
 // TestSlowRelease detaches while the release of a lease takes long. Other requests go on meanwhile, and the link stays
 // until the lease is released.
 func TestSlowRelease(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/gateway"
+	"fairlead/internal/daemon/leases"
 	"fairlead/internal/daemon/pool"
 	"fairlead/internal/daemon/spec"
 	"fairlead/internal/daemon/upstream"
@@ -99,6 +100,9 @@ func (d *Daemon) awaitGateway(ctx context.Context, c changedGateway) error {
 // restoreSet restores what the set of files has declared before.
 func (ap *applier) restoreSet(c changedGateway) error {
 	next := spec.Restored(ap.desired, c.before, c.by)
+	if err := ap.leases.Stop(leases.Gone(ap.desired.Attachments, next.Attachments)...); err != nil {
+		return err
+	}
 	for _, a := range next.Attachments {
 		if a.Sandbox != "" && a.HostInterface == "" {
 			ap.sandboxes.adopt(a)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,8 +112,20 @@ func (cs *Clients) Start(a model.Attachment, id string) {
 	}()
 }
 
-// SameClient reports whether the client of an attachment is also that of the attachment when it has changed.
-func SameClient(before, now model.Attachment) bool {
+// Gone returns the names of the attachments that are gone, lease nothing any more or need another client when the
+// attachments become others.
+func Gone(before, next []model.Attachment) (names []string) {
+	for _, a := range before {
+		i := slices.IndexFunc(next, func(o model.Attachment) bool { return o.Name == a.Name })
+		if i < 0 || a.DHCP && (next[i].Ref != a.Ref || !sameClient(a, next[i])) {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// sameClient reports whether the client of an attachment is also that of the attachment when it has changed.
+func sameClient(before, now model.Attachment) bool {
 	return before.DHCP == now.DHCP && before.Sandbox == now.Sandbox && before.MAC == now.MAC &&
 		before.InterfaceName() == now.InterfaceName()
 }

@@ -87,7 +87,7 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, check func(model.Ga
 	t.CheckGateway = check
 	next, err := d.draft(t)
 	r = api.Result{Notes: t.Notes, Changes: spec.Changes(before, next)}
-	r.Changed = len(r.Changes) > 0
+	r.Changed = len(r.Changes) > 0 || len(d.problems) < len(problems)
 	if err == nil && dry {
 		r.Plan, _, err = d.applier.plan(next)
 	}

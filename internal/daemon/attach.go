@@ -104,14 +104,14 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox, before *model
 	if err := d.leases.Stop(leases.Gone(d.desired.Attachments, next.Attachments)...); err != nil {
 		return r, a, err
 	}
-	if have, ok := d.desired.Attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" &&
+	failed := d.forget(a.Name, req.Publishes)
+	if have, ok := d.desired.Attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" && !failed &&
 		slices.EqualFunc(next.Networks, d.desired.Networks, model.Network.Equal) &&
 		slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
 		r.Attachments = d.view(a.Name)
 		return r, a, nil
 	}
 	delete(d.problems, a.Name)
-	d.forget(a.Name, req.Publishes)
 	d.sandboxes.watch(b, at)
 	if err := d.applier.settle(next.Desired); err != nil {
 		return r, a, fmt.Errorf("attach %s to %s: %w", at.Ref, a.Network, err)

@@ -38,7 +38,7 @@ func setCluster(d *Daemon, networks []model.Network, services []model.VirtualSer
 		return problems, err
 	}
 	for _, c := range together {
-		next, err := c.In(d.desired)
+		next, err := d.withChange(d.desired, c)
 		if err == nil {
 			err = d.applier.settle(next)
 		}
@@ -94,17 +94,24 @@ func (d *Daemon) composeCluster(changes []spec.ClusterChange) (next model.Desire
 	problems []string) {
 	next = d.desired
 	for _, c := range changes {
-		changed, err := c.In(next)
+		changed, err := d.withChange(next, c)
 		if err != nil {
 			problems = append(problems, c.Problem(err))
 			continue
 		}
-		if c.Service != "" {
-			delete(d.problems, serviceProblem(c.Service))
-		}
 		next, made = changed, append(made, c)
 	}
 	return next, made, problems
+}
+
+// withChange returns the desired state with a change. It deletes the problem of the change's service, which will be
+// tried again.
+func (d *Daemon) withChange(w model.Desired, c spec.ClusterChange) (model.Desired, error) {
+	next, err := c.In(w)
+	if err == nil && c.Service != "" {
+		delete(d.problems, serviceProblem(c.Service))
+	}
+	return next, err
 }
 
 // ClusterNetworks returns the cluster's networks that this host has, also those without attachments, but no peers.

@@ -236,27 +236,34 @@ func (h *healer) recheckNetworks() {
 		h.warn("read the host's links", err)
 		return
 	}
-	for _, a := range h.desired.Attachments {
-		if slices.Contains(back, a.Network) {
-			delete(h.problems, a.Name)
-		}
-	}
 	changed, err := h.engine.FactsChanged(h.services.stateOf(h.desired))
 	h.warn("read the host's links", err)
 	if len(back) == 0 && !changed {
 		return
 	}
+	again := func() error { return h.applyAgain(back) }
+	h.later("follow the host's links", again(), again)
+}
+
+// applyAgain applies the desired state again, with the attachments to networks that were unavailable. If that fails,
+// these are tried again after the next change of a link.
+func (h *healer) applyAgain(back []string) error {
+	for _, a := range h.desired.Attachments {
+		if slices.Contains(back, a.Network) {
+			delete(h.problems, a.Name)
+		}
+	}
 	for _, name := range back {
 		delete(h.networks.unavailable, name)
 	}
-	if err := h.applier.settle(h.desired); err != nil {
-		h.later("follow the host's links", err, func() error { return h.applier.settle(h.desired) })
-		return
-	}
+	err := h.applier.settle(h.desired)
 	for _, name := range back {
-		if !h.networks.unavailable[name] {
+		if err != nil {
+			h.networks.unavailable[name] = true
+		} else if !h.networks.unavailable[name] {
 			h.note(api.Event{Kind: api.NetworkAvailable, Object: "network " + name})
 		}
 	}
 	h.networks.forgetKeptAddresses()
+	return err
 }

@@ -64,10 +64,9 @@ func (d *Daemon) replacePublishes(req api.PublishRequest, refs func(string) bool
 		text, changed, err := d.applier.plan(next)
 		return api.Result{Plan: text, Changed: changed}, err
 	}
-	if slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
+	if !d.forget(a.Name, req.Publishes) && slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
 		return api.Result{Attachments: d.view(a.Name)}, nil
 	}
-	d.forget(a.Name, req.Publishes)
 	if err := d.applier.settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("change the publishes of %s: %w", a.Name, err)
 	}
@@ -75,12 +74,14 @@ func (d *Daemon) replacePublishes(req api.PublishRequest, refs func(string) bool
 	return api.Result{Attachments: d.view(a.Name), Changed: true}, nil
 }
 
-// forget deletes the problems of an attachment's publishes, which will be tried again.
-func (s *state) forget(attachment string, publishes []model.Publish) {
+// forget deletes the problems of an attachment's publishes, which will be tried again. It reports whether there were any.
+func (s *state) forget(attachment string, publishes []model.Publish) bool {
+	before := len(s.problems)
 	for _, p := range publishes {
 		p.Endpoint = attachment
 		delete(s.problems, p.String())
 	}
+	return len(s.problems) < before
 }
 
 // target returns the attachment with the name, or the only one of the sandbox.

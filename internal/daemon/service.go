@@ -47,15 +47,13 @@ func setService(d *Daemon, r api.ServiceRequest) (api.Result, error) {
 // changeService applies a validated service.
 func (d *Daemon) changeService(v model.VirtualService, dry bool) (api.Result, error) {
 	next := d.desired.WithService(v)
-	problem := d.problems[serviceProblem(v.Name)]
 	delete(d.problems, serviceProblem(v.Name))
 	if dry {
 		text, changed, err := d.applier.plan(next)
-		d.restoreProblem(serviceProblem(v.Name), problem)
+		d.applier.keepProblems()
 		return api.Result{Plan: text, Changed: changed}, err
 	}
 	if err := d.applier.settle(next); err != nil {
-		d.restoreProblem(serviceProblem(v.Name), problem)
 		if !strings.HasPrefix(err.Error(), "service "+v.Name+": ") { // such an error needs no prefix
 			err = fmt.Errorf("set service %s: %w", v.Name, err)
 		}
@@ -63,12 +61,6 @@ func (d *Daemon) changeService(v model.VirtualService, dry bool) (api.Result, er
 	}
 	d.cfg.Log.Info("service", "name", v.Name, "at", v.String())
 	return api.Result{Services: d.services.viewServices(v.Name), Changed: true}, nil
-}
-
-func (s *state) restoreProblem(name, problem string) {
-	if problem != "" {
-		s.problems[name] = problem
-	}
 }
 
 // prepare loads what new services need, once if the host refuses them. It locks mu, but not while it loads. The caller

@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,6 +37,7 @@ func (ap *applier) settle(next model.Desired) error {
 			return nil
 		}
 		if sockets.AreUnopened(err) { // the engine has changed nothing, and the step is repeated
+			ap.keepProblems()
 			return errors.Join(err, ap.save(before))
 		}
 		dead := ap.sandboxes.dead(next)
@@ -73,6 +76,7 @@ func (ap *applier) applySaved() error {
 	if err := ap.services.apply(ap.desired); err != nil {
 		return err
 	}
+	ap.known = maps.Clone(ap.problems)
 	ap.sandboxes.forgetUnused()
 	ap.overlays.update()
 	ap.gateways.want(ap.desired)
@@ -88,11 +92,20 @@ func (ap *applier) rollBack(before, next model.Desired, err error) error {
 	if invalid := ap.services.stateOf(next).Validate(); invalid != nil {
 		err = &api.Fault{Code: api.Conflict, Err: invalid}
 	}
+	ap.keepProblems()
 	if back := ap.attempt(before); back != nil {
 		ap.cfg.Log.Error("restore the previous state", "error", back)
 		return errors.Join(err, ap.save(before))
 	}
 	return err
+}
+
+// keepProblems restores the problems that a failed state has deleted: what they are about is not applied. Without them,
+// no state with these objects could be applied.
+func (ap *applier) keepProblems() {
+	for name, why := range ap.known {
+		ap.problems[name] = cmp.Or(ap.problems[name], why)
+	}
 }
 
 // plan returns the plan for a desired state, and whether it changes anything.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -52,14 +53,16 @@ type state struct {
 	// repeats is true while once runs.
 	repeats bool
 	desired model.Desired
-	// full is the state that the engine has applied, with leased addresses and the
 	// prepared are the services of the last call of prepare.
 	prepared []model.VirtualService
+	// full is the state that the engine has applied, with leased addresses and the
 	// publish modes that it chose.
 	full model.State
 	// problems has the reason why an attachment, publish, network or service is not
 	// applied, by its name.
 	problems map[string]string
+	// known are the problems at the begin of the step, or after the last state that it has applied.
+	known map[string]string
 
 	// The fields below need no lock.
 
@@ -93,7 +96,7 @@ func newState(cfg Config) *state {
 func (s *state) once(f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.repeats = true
+	s.repeats, s.known = true, maps.Clone(s.problems)
 	defer func() { s.repeats = false }()
 	return f()
 }

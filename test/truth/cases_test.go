@@ -1,6 +1,7 @@
 package truth_test
 
 import (
+	"slices"
 	"strings"
 
 	"fairlead/test/truth"
@@ -274,7 +275,7 @@ c ip route add 10.77.0.0/24 dev eth0`, flows: []string{"c to a:80"}},
 		flows: []string{"c to 127.0.0.5:80"}},
 	{name: "the client's address on the host", script: `ip addr add 10.77.0.2/32 dev lo`,
 		flows: []string{"a to host:80", "b to host:80"}},
-}, found...)
+}, slices.Concat(found, read)...)
 
 // all expects the same judgement of several flows.
 func all(j truth.Judgement, flows ...string) map[string]truth.Judgement {

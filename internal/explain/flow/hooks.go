@@ -364,8 +364,11 @@ func (n *netfilter) masquerade(netns, in string, r rtnl.RouteFound, p packet) pa
 	}
 	was := p.src.Addr()
 	to := v.By.Rule.To
-	if v.Action == rules.Masquerade {
+	switch {
+	case v.Action == rules.Masquerade:
 		to = n.sourceAddress(netns, r, p)
+	case !to.IsValid(): // the rule changes only the port
+		to = was
 	}
 	if to == was { // the kernel then translates nothing (nf_nat_setup_info)
 		return p
@@ -395,20 +398,4 @@ func masqueradeText(s rules.Step) string {
 		}
 	}
 	return ruleText(s)
-}
-
-// sourceAddress returns the source address that masquerading uses: the route's
-// preferred one, or the link's first.
-func (n *netfilter) sourceAddress(netns string, r rtnl.RouteFound, p packet) netip.Addr {
-	out, err := n.routes.Route(netns, rtnl.RouteQuery{To: p.dst.Addr()})
-	if err == nil && out.Src.IsValid() && out.Type == unix.RTN_UNICAST {
-		return out.Src
-	}
-	l, _ := linkOf(n.links, netns, r.Link)
-	for _, a := range l.Addresses {
-		if a.Addr().Is4() == p.dst.Addr().Is4() && !a.Addr().IsLinkLocalUnicast() {
-			return a.Addr()
-		}
-	}
-	return p.src.Addr()
 }

@@ -1,0 +1,19 @@
+package truth_test
+
+import "fairlead/test/truth"
+
+// read are cases of verdicts that were wrong: what a reader of bb5666c1 found.
+var read = []named{
+	{name: "masquerading ignores the source that a route prefers", script: `ip route replace 10.78.0.0/30 dev vc src 198.18.0.1
+nft -f - <<E
+table ip n { chain post { type nat hook postrouting priority 100; ip saddr 10.77.0.0/24 oifname "vc" masquerade; } }
+E
+c nft -f - <<E
+table ip t { chain in { type filter hook input priority 0; ip saddr 10.78.0.1 drop; } }
+E`, flows: both("a to c:80", "host to c:80"), judged: all(truth.Right, "a to c:80", "a to c:80/udp", "host to c:80")},
+	{name: "source NAT of the port alone", script: `nft -f - <<E
+table ip n { chain post { type nat hook postrouting priority 100; ip protocol tcp snat to :2000-3000; } }
+E
+c ip route add blackhole 10.77.0.2/32`, flows: []string{"a to c:80", "b to c:80"},
+		judged: all(truth.Right, "a to c:80", "b to c:80")},
+}

@@ -16,4 +16,8 @@ table ip n { chain post { type nat hook postrouting priority 100; ip protocol tc
 E
 c ip route add blackhole 10.77.0.2/32`, flows: []string{"a to c:80", "b to c:80"},
 		judged: all(truth.Right, "a to c:80", "b to c:80")},
+	{name: "source NAT at input", script: `nft -f - <<E
+table ip n { chain in { type nat hook input priority 100; ip saddr 10.77.0.2 snat to 10.99.0.1; } }
+E`, flows: both("a to host:80", "b to host:80"), judged: map[string]truth.Judgement{"a to host:80": truth.Unknown,
+		"a to host:80/udp": truth.Unknown, "b to host:80": truth.Right}},
 }

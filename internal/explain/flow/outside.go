@@ -125,19 +125,15 @@ func (k *walker) comesFromDialled(netns string, p packet) bool {
 	return false
 }
 
-// looped marks the verdict as uncertain if source NAT may apply to a packet over loopback.
-func (n *netfilter) looped(netns string, p packet) {
+// mayTranslate marks the verdict as uncertain if source NAT that is not followed may apply to
+// a packet: over loopback, and at the hook input.
+func (n *netfilter) mayTranslate(netns, hook, in, out string, p packet) {
 	rs, ok := n.rules(netns)
 	if !ok || n.reply || n.established {
 		return
 	}
-	for _, hook := range []string{"postrouting", "input"} {
-		in, out := "", "lo"
-		if hook == "input" {
-			in, out = "lo", ""
-		}
-		if v := rs.Translate(hook, n.packetAt(netns, in, out, p)); v.Action != rules.Accept || !v.Certain {
-			n.doubt("source NAT of a packet over loopback is not followed: %s", ruleText(v.By))
-		}
+	if v := rs.Translate(hook, n.packetAt(netns, in, out, p)); v.Action != rules.Accept || !v.Certain {
+		n.doubt("source NAT at %s of %s is not followed over loopback or for packets to a socket: %s", hook,
+			n.name(netns), ruleText(v.By))
 	}
 }

@@ -16,6 +16,7 @@ func (k *walker) receive(netns, in string, p packet) {
 	if !k.netfilter.filter(netns, "input", rules.WholeHook, in, "", &p, false) {
 		return
 	}
+	k.netfilter.mayTranslate(netns, "input", in, "", p)
 	if k.established {
 		k.end(Delivered, "the packet reaches %s", k.name(netns))
 		return

@@ -225,7 +225,7 @@ func (k *walker) loop(netns string, r rtnl.RouteFound, p packet) {
 	if lo, ok := linkOf(k.world.Links, netns, "lo"); ok && k.wire.isDown(End{netns, lo}, p) {
 		return
 	}
-	k.netfilter.looped(netns, p)
+	k.netfilter.mayTranslate(netns, "postrouting", "", "lo", p)
 	if k.netfilter.filter(netns, "postrouting", rules.WholeHook, "", "lo", &p, false) && k.wire.overLoopback(netns,
 		&p) &&
 		k.netfilter.filter(netns, "prerouting", rules.WholeHook, "lo", "", &p, false) {

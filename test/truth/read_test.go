@@ -20,4 +20,13 @@ c ip route add blackhole 10.77.0.2/32`, flows: []string{"a to c:80", "b to c:80"
 table ip n { chain in { type nat hook input priority 100; ip saddr 10.77.0.2 snat to 10.99.0.1; } }
 E`, flows: both("a to host:80", "b to host:80"), judged: map[string]truth.Judgement{"a to host:80": truth.Unknown,
 		"a to host:80/udp": truth.Unknown, "b to host:80": truth.Right}},
+	{name: "proxy ARP of a bridge", script: `sysctl -qw net.ipv4.conf.br0.proxy_arp=1
+a ip route add 10.78.0.0/24 dev eth0`, flows: append(both("a to c:80"), "a to 10.77.0.99:80"),
+		judged: all(truth.Right, "a to c:80", "a to c:80/udp", "a to 10.77.0.99:80")},
+	{name: "addresses for which a link answers", script: `ip neigh add proxy 10.77.0.2 dev vc
+ip -6 neigh add proxy fd77::2 dev vc
+sysctl -qw net.ipv6.conf.vc.proxy_ndp=1
+c ip route add 10.77.0.0/24 dev eth0
+c ip -6 route add fd77::/64 dev eth0`, flows: []string{"c to a:80", "c to b:80", "c6 to a6:80", "c6 to b6:80"},
+		judged: all(truth.Right, "c to a:80", "c to b:80", "c6 to a6:80", "c6 to b6:80")},
 }

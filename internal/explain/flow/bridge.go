@@ -65,10 +65,11 @@ func (k *walker) forwardFrame(netns string, b rtnl.NetLink, links []rtnl.NetLink
 	}
 }
 
-// isBridges reports whether a frame in a bridge is for the bridge's namespace.
+// isBridges reports whether a frame in a bridge is for the bridge's namespace, also as a proxy
+// for another address.
 func (w *wire) isBridges(netns string, b rtnl.NetLink, links []rtnl.NetLink, t target) bool {
 	if t.mac == nil {
-		return w.answersFor(End{netns, b}, t.addr)
+		return w.answersFor(End{netns, b}, t.addr) || w.isProxy(End{netns, b}, t.addr)
 	}
 	return slices.ContainsFunc(links, func(l rtnl.NetLink) bool {
 		return (l.Bridge == b.Name || l.Name == b.Name) && l.MAC == t.mac.String()

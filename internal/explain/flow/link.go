@@ -97,15 +97,29 @@ func (w *wire) notAnswered(l rtnl.NetLink, peer End, next netip.Addr) bool {
 	return l.Owner == "" && peer.Owner == "" && !w.answersFor(peer, next) && !w.isProxy(peer, next)
 }
 
-// isProxy reports whether a link answers for other addresses than its own (proxy
-// ARP or proxy NDP).
+// isProxy reports whether a link answers for an address that the namespace does not have
+// (proxy ARP or proxy NDP): for IPv4 if it forwards packets to another link, and proxy_arp
+// is set or the address is listed; for IPv6 if proxy_ndp is set and the address is listed
+// (arp_process, ndisc_recv_ns).
 func (w *wire) isProxy(e End, a netip.Addr) bool {
-	family, name := "ipv6", "proxy_ndp"
-	if a.Is4() {
-		family, name = "ipv4", "proxy_arp"
+	set := func(name string) bool {
+		return w.settings.Setting(e.Netns, fmt.Sprintf(name, e.Name)) == "1" ||
+			w.settings.Setting(e.Netns, fmt.Sprintf(name, "all")) == "1"
 	}
-	return w.settings.Setting(e.Netns, "net."+family+".conf."+e.Name+"."+name) == "1" ||
-		w.settings.Setting(e.Netns, "net."+family+".conf.all."+name) == "1"
+	list, _, err := w.links.Neighbours(e.Netns)
+	listed := slices.ContainsFunc(list, func(n rtnl.NeighbourEntry) bool {
+		return n.Proxied && n.Address == a && (n.Link == e.Name || n.Link == "")
+	})
+	switch {
+	case w.fail(err):
+		return false
+	case !a.Is4():
+		return listed && set("net.ipv6.conf.%s.proxy_ndp")
+	case !listed && !set("net.ipv4.conf.%s.proxy_arp"):
+		return false
+	}
+	r, err := w.router.routes.Route(e.Netns, rtnl.RouteQuery{To: a})
+	return err == nil && r.Link != e.Name
 }
 
 // enter follows a packet into a namespace at the end of a crossing.

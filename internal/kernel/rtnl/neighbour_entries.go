@@ -28,6 +28,9 @@ type NeighbourEntry struct {
 	Valid bool
 	// Failed says that the neighbour did not answer when the kernel last asked.
 	Failed bool
+	// Proxied says that it is not a neighbour: the host answers for the address on the link
+	// (`ip neigh add proxy`).
+	Proxied bool
 }
 
 // NeighbourEntries lists the neighbours in the host's namespace, and the entries
@@ -63,6 +66,14 @@ func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, er
 				neighbours = append(neighbours, e)
 			}
 		}
+	}
+	proxied, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighProxyList(0, unix.AF_UNSPEC) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("list addresses for which links answer: %w", err)
+	}
+	for _, n := range proxied {
+		neighbours = append(neighbours, NeighbourEntry{Link: names[n.LinkIndex], Address: nlutil.Addr(n.IP),
+			Proxied: true})
 	}
 	return neighbours, forwarding, nil
 }

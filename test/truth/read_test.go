@@ -29,4 +29,8 @@ sysctl -qw net.ipv6.conf.vc.proxy_ndp=1
 c ip route add 10.77.0.0/24 dev eth0
 c ip -6 route add fd77::/64 dev eth0`, flows: []string{"c to a:80", "c to b:80", "c6 to a6:80", "c6 to b6:80"},
 		judged: all(truth.Right, "c to a:80", "c to b:80", "c6 to a6:80", "c6 to b6:80")},
+	{name: "NAT to ports that are shifted",
+		script: `iptables-nft -t nat -A PREROUTING -p tcp --dport 8000:8020 -j DNAT --to-destination 10.77.0.2:70-90/8000`,
+		flows:  []string{"lan to host:8010", "lan to host:80"},
+		judged: map[string]truth.Judgement{"lan to host:8010": truth.Unknown, "lan to host:80": truth.Right}},
 }

@@ -273,6 +273,7 @@ func (d *decoder) natRange(info xt.NatRange) {
 	if info.Flags&uint(xt.NatRangeProtoSpecified) != 0 {
 		d.rule.ToPorts = model.PortRange{First: info.MinPort, Last: info.MaxPort}
 		random := info.Flags&uint(xt.NatRangeProtoRandom|xt.NatRangeProtoRandomFully) != 0
-		d.rule.Choice = d.rule.Choice || random && info.MinPort != info.MaxPort
+		shifted := info.Flags&uint(xt.NatRangeProtoOffset) != 0 // by the port of the packet
+		d.rule.Choice = d.rule.Choice || (random || shifted) && info.MinPort != info.MaxPort
 	}
 }

@@ -138,7 +138,7 @@ EOF`)
 		`l4proto tcp th dport 25 drop`,
 		`l4proto tcp th dport 26 jump more`,
 		`iifname "lo" accept`,
-		`iifname { "br0", "br1" } oifname != { "br0", "br1" } drop`,
+		`iifname { "br0", "br1" } oifname != { "", "br0", "br1" } drop`,
 		`… drop`,
 		`… accept`,
 		`reject`,

@@ -33,4 +33,11 @@ c ip -6 route add fd77::/64 dev eth0`, flows: []string{"c to a:80", "c to b:80",
 		script: `iptables-nft -t nat -A PREROUTING -p tcp --dport 8000:8020 -j DNAT --to-destination 10.77.0.2:70-90/8000`,
 		flows:  []string{"lan to host:8010", "lan to host:80"},
 		judged: map[string]truth.Judgement{"lan to host:8010": truth.Unknown, "lan to host:80": truth.Right}},
+	{name: "rules for links that do not exist", script: `ip link add gone type bridge
+nft -f - <<E
+table ip t { chain c { oif "gone" drop; }
+chain in { type filter hook input priority 0; ip saddr 10.77.0.2 jump c; ip saddr 10.77.0.3 oifgroup != 7 drop; } }
+E
+ip link del gone`, flows: []string{"a to host:80", "b to host:80"}, judged: all(truth.Right, "a to host:80",
+		"b to host:80")},
 }

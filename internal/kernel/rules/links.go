@@ -15,20 +15,26 @@ type Link struct {
 // Links are the links of the host.
 type Links []Link
 
-// name returns the name of the link with the index, or "" if there is none.
+// name returns the name of the link with the index. If there is none, it returns a name that
+// no link has: not "", which stands for the absent link of a hook.
 func (all Links) name(index uint32) string {
 	for _, l := range all {
 		if l.Index == index {
 			return l.Name
 		}
 	}
-	return ""
+	return "/"
 }
 
 // compareKind adds the condition that a link is in a group, or has a type of hardware:
-// that its name is that of one of these links.
+// that its name is that of one of these links. Where there is no link, the rule does not
+// match, also if the kind must differ (nft_meta_get_eval).
 func (d *decoder) compareKind(r register, e *expr.Cmp) {
 	c := Condition{Fields: []Field{r.kindOf}, Not: e.Op == expr.CmpOpNeq, In: [][]Range{}}
+	if c.Not {
+		none := make([]byte, linkName)
+		c.In = append(c.In, []Range{{none, none}})
+	}
 	for _, l := range d.links {
 		if len(e.Data) == 2 && l.Type == native.Uint16(e.Data) || len(e.Data) == 4 && l.Group == native.Uint32(e.Data) {
 			name := make([]byte, linkName)

@@ -40,4 +40,8 @@ chain in { type filter hook input priority 0; ip saddr 10.77.0.2 jump c; ip sadd
 E
 ip link del gone`, flows: []string{"a to host:80", "b to host:80"}, judged: all(truth.Right, "a to host:80",
 		"b to host:80")},
+	{name: "routes back over loopback", script: `nft -f - <<E
+table inet t { chain pre { type filter hook prerouting priority 0; fib saddr . iif oif missing drop; } }
+E`, flows: []string{"host to 127.0.0.1:80", "host to 198.18.0.1:80", "host6 to ::1:80", "a to host:80"},
+		judged: all(truth.Right, "host to 127.0.0.1:80", "host to 198.18.0.1:80", "host6 to ::1:80")},
 }

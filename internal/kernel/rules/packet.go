@@ -181,7 +181,7 @@ func (p Packet) wholeField(f Field) (value []byte, known bool) {
 		}
 		return number(unix.RTN_UNICAST), p.Behind
 	case ReturnRoute:
-		if p.Own {
+		if p.Own && p.In != "lo" {
 			return number(0), true
 		}
 		return number(1), p.Behind

@@ -222,8 +222,9 @@ type follower struct {
 func (rs Ruleset) followChain(c Chain, p Packet) (v Verdict, lost bool) {
 	f := follower{Ruleset: rs, packet: p}
 	f.packet.Invalid = p.Invalid || c.beforeConntrack(p)
+	f.packet.Behind = p.Behind || c.Hook == "prerouting" && p.In == "lo" // nft_fib_can_skip; later it depends on the kernel
 	f.walk(c, 0, true)
-	f.packet.Invalid = p.Invalid
+	f.packet.Invalid, f.packet.Behind = p.Invalid, p.Behind
 	policy := f.final.Table == ""
 	if policy {
 		f.final = Step{Table: c.Table, Chain: c.Name, Certain: true, Rule: Rule{Action: Accept}}

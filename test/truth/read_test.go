@@ -44,4 +44,10 @@ ip link del gone`, flows: []string{"a to host:80", "b to host:80"}, judged: all(
 table inet t { chain pre { type filter hook prerouting priority 0; fib saddr . iif oif missing drop; } }
 E`, flows: []string{"host to 127.0.0.1:80", "host to 198.18.0.1:80", "host6 to ::1:80", "a to host:80"},
 		judged: all(truth.Right, "host to 127.0.0.1:80", "host to 198.18.0.1:80", "host6 to ::1:80")},
+	{name: "a local route to a subnet", script: `ip route add local 10.99.0.0/24 dev lo
+iptables-nft -t nat -A PREROUTING -p tcp --dport 8080 -m addrtype --dst-type LOCAL -j DNAT --to-destination 10.78.0.2:80
+nft -f - <<E
+table ip t { chain pre { type filter hook prerouting priority 0; ip saddr 10.78.0.2 fib daddr type local drop; } }
+E`, flows: []string{"a to 10.99.0.5:80", "a to 10.99.0.5:8080", "c to 10.99.0.5:80"},
+		judged: all(truth.Right, "a to 10.99.0.5:80", "a to 10.99.0.5:8080", "c to 10.99.0.5:80")},
 }

@@ -29,6 +29,8 @@ type netfilter struct {
 	proto    model.Proto
 	// conns are the flow's entries of connection tracking, by namespace.
 	conns map[string]*conn
+	// locals caches which addresses are local to a namespace.
+	locals map[neighbour]bool
 	// rerouted is true if the kernel looks up the route again.
 	rerouted bool
 }
@@ -36,15 +38,13 @@ type netfilter struct {
 // packetAt returns the packet as rules see it.
 func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
 	local, _ := addresses(n.links, netns)
-	isLocal := p.dst.Addr().IsLoopback() ||
-		slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == p.dst.Addr() })
 	src := p.src
 	if !src.IsValid() {
 		src = netip.AddrPort{}
 	}
 	c := n.conn(netns)
 	own := slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == src.Addr() })
-	found := rules.Packet{Proto: n.proto, From: src, To: p.dst, In: in, Out: out, Local: isLocal,
+	found := rules.Packet{Proto: n.proto, From: src, To: p.dst, In: in, Out: out, Local: n.local(netns, p.dst.Addr()),
 		Own: own, Behind: !own && n.behind(netns, in, src.Addr()),
 		Translated: p.dnat || c.newDst.IsValid(), SourceTranslated: c.newSrc.IsValid(), Mark: p.mark, CtMark: c.mark,
 		NoTrack: *c.untracked(n.reply), Reply: n.reply, Refusal: n.refusal,
@@ -56,6 +56,23 @@ func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
 	}
 	found.Invalid = found.Invalid || n.established && c.answerNoTrack && !c.noTrack // no answer was seen
 	return found
+}
+
+// local reports whether an address is local to the namespace, also because of a route of the
+// type local.
+func (n *netfilter) local(netns string, a netip.Addr) bool {
+	all, _ := addresses(n.links, netns)
+	if a.IsLoopback() || slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Addr() == a }) {
+		return true
+	}
+	at := neighbour{netns: netns, addr: a}
+	is, known := n.locals[at]
+	if !known {
+		r, err := n.routes.Route(netns, rtnl.RouteQuery{To: a})
+		is = err == nil && r.Type == unix.RTN_LOCAL
+		n.locals[at] = is
+	}
+	return is
 }
 
 // behind reports whether the namespace's route to the source of a packet leaves on the link on which the packet

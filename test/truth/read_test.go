@@ -50,4 +50,21 @@ nft -f - <<E
 table ip t { chain pre { type filter hook prerouting priority 0; ip saddr 10.78.0.2 fib daddr type local drop; } }
 E`, flows: []string{"a to 10.99.0.5:80", "a to 10.99.0.5:8080", "c to 10.99.0.5:80"},
 		judged: all(truth.Right, "a to 10.99.0.5:80", "a to 10.99.0.5:8080", "c to 10.99.0.5:80")},
+	{name: "a machine of the LAN at the bridge of a sandbox", script: `sysctl -qw net.bridge.bridge-nf-call-iptables=0
+ip addr del 198.18.0.1/24 dev eth0
+ip addr add 198.18.0.1/24 dev br0
+ip link set eth0 master br0
+a ip addr add 198.18.0.2/24 dev eth0
+b ip addr add 198.18.0.3/24 dev eth0
+iptables-nft -P FORWARD DROP
+nft -f - <<E
+table bridge t { chain f { type filter hook forward priority 0; iifname "eth0" ip daddr 198.18.0.3 drop; } }
+E`, flows: both("lan to 198.18.0.2:80", "lan to 198.18.0.3:80", "lan to a:80", "lan to host:80"),
+		judged: all(truth.Right, "lan to 198.18.0.2:80", "lan to 198.18.0.2:80/udp", "lan to 198.18.0.3:80",
+			"lan to a:80", "lan to host:80")},
+	{name: "a machine of the LAN and a macvlan", script: `ip link add mv0 link eth0 netns "$c" type macvlan mode bridge
+c ip addr add 198.18.0.20/24 dev mv0
+c ip link set mv0 up
+iptables-nft -P FORWARD DROP`, flows: both("lan to 198.18.0.20:80", "lan to host:80"),
+		judged: all(truth.Right, "lan to 198.18.0.20:80", "lan to 198.18.0.20:80/udp", "lan to host:80")},
 }

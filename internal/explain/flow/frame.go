@@ -36,7 +36,8 @@ type target struct {
 	mac  net.HardwareAddr // nil if the address must be resolved
 }
 
-// crossing is a frame that is sent from a link, with the stages that it passes.
+// crossing is a frame that is sent from a link, with the stages that it passes. If the link
+// has no name, another machine sends it, of which only the addresses are known.
 type crossing struct {
 	netns  string
 	from   rtnl.NetLink
@@ -165,7 +166,7 @@ func (w *wire) solicitation(c crossing, end End, p packet) rules.Packet {
 		local = c.from.Addresses
 	}
 	src := p.src.Addr()
-	if !slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == src }) {
+	if c.from.Name != "" && !slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == src }) {
 		src = netip.Addr{}
 		for _, a := range c.from.Addresses {
 			if a.Addr().Is4() == c.to.addr.Is4() && (a.Addr().Is4() || a.Addr().IsLinkLocalUnicast()) {
@@ -190,12 +191,15 @@ func solicitedNode(a netip.Addr) netip.Addr {
 // reports whether it arrives.
 func (w *wire) asks(from, to End, ask rules.Packet, stages []stage, p packet) bool {
 	ask.Out = from.Name
-	ask, ok := w.netfilter.allows(from.Netns, sent, ask, p)
-	if !ok {
-		return false
+	ok := true
+	if from.Name != "" {
+		ask, ok = w.netfilter.allows(from.Netns, sent, ask, p)
 	}
-	if ask, ok = w.netfilter.crosses(from.Netns, stages, ask, p); !ok {
-		return false
+	if ok {
+		ask, ok = w.netfilter.crosses(from.Netns, stages, ask, p)
+	}
+	if !ok || to.Name == "" {
+		return ok
 	}
 	ask.In, ask.Out = to.Name, ""
 	if len(stages) == 0 || stages[len(stages)-1].netns != to.Netns {

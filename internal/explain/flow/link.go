@@ -215,5 +215,11 @@ func (k *walker) subLink(netns string, l rtnl.NetLink, next netip.Addr, p packet
 	k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name,
 		What: fmt.Sprintf("%s: out via its parent, %s of %s, bypassing the host's rules", l.Kind, parent.Name,
 			k.name(parent.Netns))})
+	if k.reply && parent.Netns == "" && parent.Name == k.outside {
+		if k.wire.exits("", parent.NetLink, next, &p) && k.comesFromDialled(netns, p) {
+			k.returned()
+		}
+		return
+	}
 	k.transmit(parent.Netns, parent.NetLink, next, p)
 }

@@ -52,7 +52,7 @@ func (k *walker) follow(e ends, port uint16) {
 	k.hop(p, Hop{Kind: Begin, Where: k.name(""), Link: e.in,
 		What: fmt.Sprintf("arrives from %s, on the link of the route back to it", e.src),
 		Clue: Clue{Hook: "prerouting", Link: e.in}})
-	if k.wire.enters(e.in, &p) {
+	if !k.direct(e.in, p) && k.wire.enters(e.in, &p) {
 		k.arrive("", e.in, p)
 	}
 }

@@ -65,6 +65,8 @@ type fake struct {
 	routes    map[string]rtnl.RouteFound // by "NETNS TO"
 	settings  map[string]string
 	proxy     netip.AddrPort
+	// kind is that of br0.
+	kind string
 }
 
 func newFake() *fake {
@@ -84,7 +86,17 @@ func newFake() *fake {
 			"/web 192.0.2.7": {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("10.9.0.2"), Via: ip("10.9.0.1"),
 				To: netip.MustParsePrefix("0.0.0.0/0")},
 		},
-		settings: map[string]string{},
+		settings: map[string]string{}, kind: "bridge",
+	}
+}
+
+// TestLinkOfAnotherKind: a port of Open vSwitch, or a link of a VRF, is not followed as one of a bridge.
+func TestLinkOfAnotherKind(t *testing.T) {
+	f := newFake()
+	f.kind = "openvswitch"
+	e, err := flow.Explain(f.world(), flow.Flow{From: "10.9.0.2", To: "10.9.0.1", Port: 80, Proto: model.TCP})
+	if err != nil || e.Outcome != flow.Unknown || !e.Uncertain {
+		t.Errorf("%s, uncertain %t: %s, %v", e.Outcome, e.Uncertain, e.Verdict, err)
 	}
 }
 
@@ -111,7 +123,7 @@ func (f *fake) Links(netns string) ([]rtnl.NetLink, error) {
 	}
 	return []rtnl.NetLink{lo,
 		{Name: "eth0", Index: 2, Kind: "device", Up: true, Addresses: prefix("192.0.2.2/24")},
-		{Name: "br0", Index: 3, Kind: "bridge", Up: true, Addresses: prefix("10.9.0.1/24"), Owner: "net"},
+		{Name: "br0", Index: 3, Kind: f.kind, Up: true, Addresses: prefix("10.9.0.1/24"), Owner: "net"},
 		{Name: "port", Index: 4, Kind: "veth", Up: true, Bridge: "br0", Parent: 2, Owner: "web"}}, nil
 }
 

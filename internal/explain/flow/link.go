@@ -143,9 +143,23 @@ func (k *walker) enterBridge(port End, c crossing, p packet) {
 	if port.Netns == "" && k.usesEBPF(port.Name, p) {
 		return
 	}
-	if l, ok := linkOf(k.world.Links, port.Netns, port.Bridge); ok && !k.wire.isDown(End{port.Netns, l}, p) {
+	l, ok := linkOf(k.world.Links, port.Netns, port.Bridge)
+	if ok && !k.wire.enslaved(port.Netns, port.NetLink) && !k.wire.isDown(End{port.Netns, l}, p) {
 		k.bridge(port.Netns, l, port.Name, c, p)
 	}
+}
+
+// enslaved reports whether a link belongs to one that is not a bridge, such as a VRF or Open
+// vSwitch, and then ends the walk of a packet that arrives on it.
+func (w *wire) enslaved(netns string, l rtnl.NetLink) bool {
+	master, ok := linkOf(w.links, netns, l.Bridge)
+	if !ok || master.Kind == "bridge" {
+		return false
+	}
+	w.doubt("what %s (%s) does with packets that arrive on %s of %s is not followed", master.Name, master.Kind, l.Name,
+		w.name(netns))
+	w.end(Unknown, "%s of %s belongs to %s, which is not followed", l.Name, w.name(netns), master.Name)
+	return true
 }
 
 // behind reports whether the peer of a port of the bridge has the address.

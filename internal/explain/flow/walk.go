@@ -242,6 +242,9 @@ func (k *walker) arrive(netns, link string, p packet) {
 		k.returned()
 		return
 	}
+	if l, ok := linkOf(k.world.Links, netns, link); ok && k.wire.enslaved(netns, l) {
+		return
+	}
 	if netns == "" && !k.reply && k.usesEBPF(link, p) {
 		return
 	}

@@ -26,8 +26,8 @@ type NetLink struct {
 	MAC  string
 	// Addresses are all addresses of the link, with their prefixes.
 	Addresses []netip.Prefix
-	// Bridge is the bridge that the link is a port of, and Hairpin the port's
-	// hairpin mode.
+	// Bridge is the bridge that the link is a port of, or another link to which it belongs,
+	// such as a VRF. Hairpin is the port's hairpin mode.
 	Bridge  string
 	Hairpin bool
 	// Parent is the index of a veth's other end, or of a sub-link's parent; 0 if

@@ -67,4 +67,11 @@ c ip addr add 198.18.0.20/24 dev mv0
 c ip link set mv0 up
 iptables-nft -P FORWARD DROP`, flows: both("lan to 198.18.0.20:80", "lan to host:80"),
 		judged: all(truth.Right, "lan to 198.18.0.20:80", "lan to 198.18.0.20:80/udp", "lan to host:80")},
+	{name: "an answer with the mark of the request", script: `sysctl -qw net.ipv4.tcp_fwmark_accept=1
+ip rule add fwmark 5 table 100
+ip route add blackhole default table 100
+nft -f - <<E
+table ip t { chain pre { type filter hook prerouting priority 0; ip saddr 10.77.0.2 meta mark set 5; } }
+E`, flows: both("a to host:80", "b to host:80", "a to host:81"), judged: all(truth.Right, "a to host:80",
+		"a to host:80/udp", "b to host:80", "a to host:81")},
 }

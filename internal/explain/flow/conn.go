@@ -99,11 +99,29 @@ func (k *walker) dataReturns(netns string, p packet) {
 	data := newWalker(k.world, k.proto, k.client)
 	data.home, data.outside, data.reply, data.established = k.home, k.outside, true, true
 	data.netfilter.conns, data.dialled, data.wire.learned = k.netfilter.conns, k.dialled, k.wire.learned
-	data.send(netns, packet{src: p.dst, dst: p.src, bound: p.bound})
+	data.send(netns, packet{src: p.dst, dst: p.src, bound: p.bound, mark: k.reflected(netns, p)})
 	if !k.fail(data.err) && (data.out.Outcome != Delivered || data.out.Uncertain) {
 		k.doubt("connection tracking ignored the request, and begins a connection with the server's data: %s",
 			data.out.Verdict)
 	}
+}
+
+// reflected returns the mark of the answer to a packet: that of the packet, if a sysctl says
+// so for the connections of a listener, or for refusals (ip-sysctl.rst).
+func (k *walker) reflected(netns string, p packet) rules.Bits {
+	name := "net.ipv4.tcp_fwmark_accept"
+	switch {
+	case k.refusal && p.dst.Addr().Is4():
+		name = "net.ipv4.fwmark_reflect"
+	case k.refusal:
+		name = "net.ipv6.fwmark_reflect"
+	case k.proto != model.TCP:
+		return rules.Bits{}
+	}
+	if k.world.Settings.Setting(netns, name) != "1" {
+		return rules.Bits{}
+	}
+	return p.mark
 }
 
 // answerLost follows the answer back to where the flow began, and reports whether
@@ -114,7 +132,7 @@ func (k *walker) answerLost(netns string, p packet) bool {
 	back.home, back.outside, back.reply, back.translated = k.home, k.outside, true, k.translated
 	back.refusal, back.wire.learned = k.refusal, k.wire.learned
 	back.netfilter.conns, back.dialled = k.netfilter.conns, k.dialled
-	back.send(netns, packet{src: p.dst, dst: p.src, bound: p.bound})
+	back.send(netns, packet{src: p.dst, dst: p.src, bound: p.bound, mark: k.reflected(netns, p)})
 	if back.err != nil {
 		return k.fail(back.err)
 	}

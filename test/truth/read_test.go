@@ -74,4 +74,7 @@ nft -f - <<E
 table ip t { chain pre { type filter hook prerouting priority 0; ip saddr 10.77.0.2 meta mark set 5; } }
 E`, flows: both("a to host:80", "b to host:80", "a to host:81"), judged: all(truth.Right, "a to host:80",
 		"a to host:80/udp", "b to host:80", "a to host:81")},
+	{name: "an IPsec policy", script: `ip xfrm policy add src 10.77.0.2/32 dst 10.78.0.2/32 dir fwd action block`,
+		flows: both("a to c:80", "b to c:80"), judged: map[string]truth.Judgement{"a to c:80": truth.Unknown,
+			"a to c:80/udp": truth.Unknown, "b to c:80": truth.Right}},
 }

@@ -147,6 +147,7 @@ func (f *fake) Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error) {
 }
 
 func (f *fake) Selectors(string) (rtnl.RouteSelectors, error) { return rtnl.RouteSelectors{}, nil }
+func (f *fake) Policies(string) ([]plan.IPsecPolicy, error)   { return nil, nil }
 func (f *fake) Foreign(string) ([]inspect.Foreign, error)     { return nil, nil }
 func (f *fake) Neighbours(string) (neighbours, forwarding []rtnl.NeighbourEntry, err error) {
 	return nil, nil, nil

@@ -23,6 +23,7 @@ type router struct {
 // route looks up the route of the packet, and ends the walk if there is none.
 func (rt *router) route(netns, in string, p packet) (rtnl.RouteFound, bool) {
 	rt.selects(netns, p)
+	rt.protects(netns, p)
 	q := rtnl.RouteQuery{To: p.dst.Addr(), From: p.src.Addr(), In: in, Out: p.bound, Mark: p.mark.Value}
 	r, err := rt.routes.Route(netns, q)
 	var none *rtnl.ErrNoRoute
@@ -51,6 +52,22 @@ func (rt *router) selects(netns string, p packet) {
 	for _, o := range s.Others {
 		rt.doubt("the policy routing of %s compares more than addresses and marks (ip %s), which is not followed",
 			rt.name(netns), o)
+	}
+}
+
+// protects marks the verdict as uncertain if an IPsec policy covers the packet, which the
+// kernel then encrypts, or drops because it came in cleartext. Ports are not compared.
+func (rt *router) protects(netns string, p packet) {
+	all, err := rt.routes.Policies(netns)
+	if rt.fail(err) {
+		return
+	}
+	covers := func(o netip.Prefix, a netip.Addr) bool { return !a.IsValid() || o.Contains(a) }
+	for _, o := range all {
+		if covers(o.Local, p.src.Addr()) && covers(o.Remote, p.dst.Addr()) ||
+			covers(o.Local, p.dst.Addr()) && covers(o.Remote, p.src.Addr()) {
+			rt.doubt("an IPsec policy of %s covers the packet, which is not followed: %s", rt.name(netns), o)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 )
 
 // World answers questions about this host and its namespaces. The path of a
@@ -55,6 +56,8 @@ type Routes interface {
 	Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error)
 	// Selectors returns the fields that policy routing rules compare.
 	Selectors(netns string) (rtnl.RouteSelectors, error)
+	// Policies returns the selectors of the IPsec policies that encrypt or drop packets.
+	Policies(netns string) ([]plan.IPsecPolicy, error)
 }
 
 // Settings are the sysctls of namespaces.

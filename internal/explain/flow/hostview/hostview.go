@@ -228,6 +228,7 @@ type frames struct {
 	neighbours, forwarding []rtnl.NeighbourEntry
 	foreign                []inspect.Foreign
 	selectors              rtnl.RouteSelectors
+	policies               []plan.IPsecPolicy
 }
 
 // frames returns the frames of a namespace, and reads them only once.
@@ -256,6 +257,9 @@ func (w *World) frames(netns string) (*frames, error) {
 	if err == nil {
 		f.selectors, err = s.host.Net().RouteSelectors()
 	}
+	if err == nil {
+		f.policies, err = s.host.Net().IPsecPolicies()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", s.name, err)
 	}
@@ -270,6 +274,15 @@ func (w *World) Selectors(netns string) (rtnl.RouteSelectors, error) {
 		return rtnl.RouteSelectors{}, err
 	}
 	return f.selectors, nil
+}
+
+// Policies implements flow.Routes.
+func (w *World) Policies(netns string) ([]plan.IPsecPolicy, error) {
+	f, err := w.frames(netns)
+	if err != nil {
+		return nil, err
+	}
+	return f.policies, nil
 }
 
 // Neighbours implements flow.Links.

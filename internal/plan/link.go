@@ -286,6 +286,11 @@ type Sysctl struct {
 	Unless string
 }
 
+// LinkSetting returns the name of a setting of a link. The family is ipv4 or ipv6.
+func LinkSetting(family, link, setting string) string {
+	return "net." + family + ".conf." + strings.ReplaceAll(link, ".", "/") + "." + setting
+}
+
 // LinkForwarding makes the host route packets of a family (IPv4 if v4) that arrive at
 // a link.
 func LinkForwarding(v4 bool, link string) Sysctl {
@@ -293,14 +298,14 @@ func LinkForwarding(v4 bool, link string) Sysctl {
 	if v4 {
 		family = "ipv4"
 	}
-	return Sysctl{Name: "net." + family + ".conf." + strings.ReplaceAll(link, ".", "/") + ".forwarding", Value: "1"}
+	return Sysctl{Name: LinkSetting(family, link, "forwarding"), Value: "1"}
 }
 
 // AcceptRA makes the host accept router advertisements on a link although it forwards
 // IPv6 packets. With the value 1 it accepts them only while it does not
 // (Documentation/networking/ip-sysctl.rst).
 func AcceptRA(link string) Sysctl {
-	return Sysctl{Name: "net.ipv6.conf." + strings.ReplaceAll(link, ".", "/") + ".accept_ra", Value: "2", Unless: "0"}
+	return Sysctl{Name: LinkSetting("ipv6", link, "accept_ra"), Value: "2", Unless: "0"}
 }
 
 // Allows reports whether the setting may have the value.

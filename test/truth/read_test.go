@@ -77,4 +77,9 @@ E`, flows: both("a to host:80", "b to host:80", "a to host:81"), judged: all(tru
 	{name: "an IPsec policy", script: `ip xfrm policy add src 10.77.0.2/32 dst 10.78.0.2/32 dir fwd action block`,
 		flows: both("a to c:80", "b to c:80"), judged: map[string]truth.Judgement{"a to c:80": truth.Unknown,
 			"a to c:80/udp": truth.Unknown, "b to c:80": truth.Right}},
+	{name: "a link with a dot in its name", script: `ip link set vc down
+ip link set vc name v.1
+ip link set v.1 up
+sysctl -qw net/ipv4/conf/v.1/arp_ignore=8`, flows: []string{"c to host:80", "a to host:80"},
+		judged: all(truth.Right, "c to host:80", "a to host:80")},
 }

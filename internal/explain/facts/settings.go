@@ -20,24 +20,24 @@ const (
 
 // RouteLocalnet returns the sysctl that lets packets for 127.0.0.0/8 in through a
 // link; "all" is for all links.
-func RouteLocalnet(link string) string { return "net.ipv4.conf." + link + ".route_localnet" }
+func RouteLocalnet(link string) string { return plan.LinkSetting("ipv4", link, "route_localnet") }
 
 // StrictRoutes returns the sysctl for reverse path filtering on a link; "all" is
 // for all links.
-func StrictRoutes(link string) string { return "net.ipv4.conf." + link + ".rp_filter" }
+func StrictRoutes(link string) string { return plan.LinkSetting("ipv4", link, "rp_filter") }
 
 // Forwarding returns the sysctl that lets packets of a family that arrive on a link pass on
 // to other links.
 func Forwarding(link string, v4 bool) string {
 	if v4 {
-		return "net.ipv4.conf." + link + ".forwarding"
+		return plan.LinkSetting("ipv4", link, "forwarding")
 	}
 	return Forward6
 }
 
 // ForceForwarding returns the sysctl that lets IPv6 packets that arrive on a link pass on
 // although Forward6 is 0 (Linux 6.17).
-func ForceForwarding(link string) string { return "net.ipv6.conf." + link + ".force_forwarding" }
+func ForceForwarding(link string) string { return plan.LinkSetting("ipv6", link, "force_forwarding") }
 
 // Forwards reports whether packets of a family that arrive on a link pass on to other
 // links.

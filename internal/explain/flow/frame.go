@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 )
 
 // wire follows frames over links and through bridges: which interface a frame is
@@ -218,7 +219,7 @@ func (w *wire) asks(from, to End, ask rules.Packet, stages []stage, p packet) bo
 // kernel looks up the route, as for a packet.
 func (w *wire) acceptsARP(to End, ask rules.Packet, p packet) bool {
 	if w.settings.Setting(to.Netns, "net.ipv4.conf.all.arp_filter") == "1" ||
-		w.settings.Setting(to.Netns, "net.ipv4.conf."+to.Name+".arp_filter") == "1" {
+		w.settings.Setting(to.Netns, plan.LinkSetting("ipv4", to.Name, "arp_filter")) == "1" {
 		w.doubt("%s of %s answers ARP only if its routes match (arp_filter)", to.Name, w.name(to.Netns))
 	}
 	if w.arpIgnore(to) == ignoreOtherSubnets && !slices.ContainsFunc(to.Addresses, func(o netip.Prefix) bool {

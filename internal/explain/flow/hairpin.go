@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/escape"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +32,7 @@ func (k *walker) stays(netns, link string, r rtnl.RouteFound, p packet) bool {
 // forward IPv4: with some versions of Linux a bridge forwards such a packet itself after NAT.
 func (k *walker) mayStay(netns, link string, was netip.AddrPort, p packet) {
 	if p.dst != was && p.dst.Addr().Is4() && k.wire.bridgeCallsFilter(netns, link, p) &&
-		k.wire.settings.Setting(netns, "net.ipv4.conf."+link+".forwarding") == "0" {
+		k.wire.settings.Setting(netns, plan.LinkSetting("ipv4", link, "forwarding")) == "0" {
 		k.doubt("%s of %s calls the IP rules for bridged packets, and %s does not forward packets: whether the bridge then forwards a packet that NAT sends back to it depends on the version of Linux",
 			link, k.name(netns), k.name(netns))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/escape"
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/plan"
 )
 
 // transmit follows a packet over a link towards the next hop.
@@ -102,9 +103,9 @@ func (w *wire) notAnswered(l rtnl.NetLink, peer End, next netip.Addr) bool {
 // is set or the address is listed; for IPv6 if proxy_ndp is set and the address is listed
 // (arp_process, ndisc_recv_ns).
 func (w *wire) isProxy(e End, a netip.Addr) bool {
-	set := func(name string) bool {
-		return w.settings.Setting(e.Netns, fmt.Sprintf(name, e.Name)) == "1" ||
-			w.settings.Setting(e.Netns, fmt.Sprintf(name, "all")) == "1"
+	set := func(family, name string) bool {
+		return w.settings.Setting(e.Netns, plan.LinkSetting(family, e.Name, name)) == "1" ||
+			w.settings.Setting(e.Netns, plan.LinkSetting(family, "all", name)) == "1"
 	}
 	list, _, err := w.links.Neighbours(e.Netns)
 	listed := slices.ContainsFunc(list, func(n rtnl.NeighbourEntry) bool {
@@ -114,8 +115,8 @@ func (w *wire) isProxy(e End, a netip.Addr) bool {
 	case w.fail(err):
 		return false
 	case !a.Is4():
-		return listed && set("net.ipv6.conf.%s.proxy_ndp")
-	case !listed && !set("net.ipv4.conf.%s.proxy_arp"):
+		return listed && set("ipv6", "proxy_ndp")
+	case !listed && !set("ipv4", "proxy_arp"):
 		return false
 	}
 	r, err := w.router.routes.Route(e.Netns, rtnl.RouteQuery{To: a})
@@ -182,7 +183,7 @@ const (
 // arpIgnore returns arp_ignore of a link: the larger one of its own and of all links.
 func (w *wire) arpIgnore(e End) string {
 	return max(w.settings.Setting(e.Netns, "net.ipv4.conf.all.arp_ignore"),
-		w.settings.Setting(e.Netns, "net.ipv4.conf."+e.Name+".arp_ignore"))
+		w.settings.Setting(e.Netns, plan.LinkSetting("ipv4", e.Name, "arp_ignore")))
 }
 
 // answersFor reports whether an end answers for an address: its own, or for IPv4

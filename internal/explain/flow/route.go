@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/plan"
 
 	"golang.org/x/sys/unix"
 )
@@ -99,7 +100,7 @@ func (rt *router) whyNot(netns, why string, q rtnl.RouteQuery) (reason, by strin
 // refused returns why a namespace does not accept a packet from a link although it
 // has a route. The kernel returns the same error for all of these causes.
 func (rt *router) refused(netns string, q rtnl.RouteQuery) (reason, by string) {
-	name := func(setting string) string { return "net.ipv4.conf." + q.In + "." + setting }
+	name := func(setting string) string { return plan.LinkSetting("ipv4", q.In, setting) }
 	on := func(setting string) bool {
 		return rt.settings.Setting(netns, name(setting)) == "1" ||
 			rt.settings.Setting(netns, "net.ipv4.conf.all."+setting) == "1"
@@ -136,10 +137,10 @@ func (rt *router) refused(netns string, q rtnl.RouteQuery) (reason, by string) {
 func (rt *router) forwards(netns, link string, p packet) bool {
 	name := "net.ipv6.conf.all.forwarding"
 	if p.dst.Addr().Is4() {
-		name = "net.ipv4.conf." + link + ".forwarding"
+		name = plan.LinkSetting("ipv4", link, "forwarding")
 	}
 	if rt.settings.Setting(netns, name) != "0" || p.dst.Addr().Is6() &&
-		rt.settings.Setting(netns, "net.ipv6.conf."+link+".force_forwarding") == "1" {
+		rt.settings.Setting(netns, plan.LinkSetting("ipv6", link, "force_forwarding")) == "1" {
 		return true
 	}
 	rt.hop(p, Hop{Kind: Route, Where: rt.name(netns), Link: link, What: "does not forward packets", By: name + " = 0"})

@@ -82,7 +82,7 @@ func (Mode) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 		all = append(all, mappings(p, host, target)...)
 		all = append(all, returns(a, target)...)
 		if host.Is4() && (host.IsUnspecified() || host.IsLoopback()) {
-			all = append(all, plan.Sysctl{Name: "net.ipv4.conf." + a.Link + ".route_localnet", Value: "1"})
+			all = append(all, plan.Sysctl{Name: plan.LinkSetting("ipv4", a.Link, "route_localnet"), Value: "1"})
 		}
 	}
 	return append(all, socket(p, a, translated))

@@ -49,7 +49,7 @@ func (h *Handle) DelAddress(a plan.Address) error {
 	if err != nil {
 		return err
 	}
-	promote := plan.Sysctl{Netns: a.Netns, Name: "net.ipv4.conf." + a.Link + ".promote_secondaries", Value: "1"}
+	promote := plan.Sysctl{Netns: a.Netns, Name: plan.LinkSetting("ipv4", a.Link, "promote_secondaries"), Value: "1"}
 	before := promote
 	if slices.ContainsFunc(have, func(p netip.Prefix) bool {
 		return p != a.Prefix && p.Masked() == a.Prefix.Masked() && p.Addr().Is4()

@@ -222,8 +222,8 @@ func (h *Handle) adjustSubLink(handle *netlink.Handle, have netlink.Link, want p
 
 // quiet returns the settings that plan.SubLink.Quiet stands for.
 func quiet(b plan.SubLink) []plan.Sysctl {
-	return []plan.Sysctl{{Name: "net.ipv4.conf." + b.Name + ".arp_filter", Value: "1"},
-		{Name: "net.ipv4.conf." + b.Name + ".arp_announce", Value: "2"}}
+	return []plan.Sysctl{{Name: plan.LinkSetting("ipv4", b.Name, "arp_filter"), Value: "1"},
+		{Name: plan.LinkSetting("ipv4", b.Name, "arp_announce"), Value: "2"}}
 }
 
 // DelSubLink deletes the sub link.

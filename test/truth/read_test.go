@@ -82,4 +82,9 @@ ip link set vc name v.1
 ip link set v.1 up
 sysctl -qw net/ipv4/conf/v.1/arp_ignore=8`, flows: []string{"c to host:80", "a to host:80"},
 		judged: all(truth.Right, "c to host:80", "a to host:80")},
+	{name: "texts of legacy iptables", script: `iptables-legacy -A INPUT -s 10.77.0.2 -m comment --comment 'a " b' -j DROP
+a ip6tables-legacy -A INPUT -p ipv6-icmp -m icmp6 --icmpv6-type 1/4 -j DROP`,
+		flows: []string{"a to host:80", "b to host:80", "a6 to host6:81/udp", "b6 to host6:81/udp"},
+		judged: map[string]truth.Judgement{"a to host:80": truth.Right, "b to host:80": truth.Right,
+			"a6 to host6:81/udp": truth.Unknown, "b6 to host6:81/udp": truth.Right}},
 }

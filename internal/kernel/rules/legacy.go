@@ -75,13 +75,19 @@ func savedChain(family, table, name, policy string) Chain {
 var supportedMatches = []string{"addrtype", "comment", "connmark", "conntrack", "icmp", "icmp6", "mac", "mark",
 	"multiport", "state", "tcp", "udp"}
 
-// splitQuoted splits at spaces that are not in quotes.
+// splitQuoted splits at spaces that are not in quotes. A backslash in quotes precedes a
+// character that is part of the text.
 func splitQuoted(line string) []string {
 	var fields []string
 	var field strings.Builder
-	quoted, begun := false, false
+	quoted, begun, escaped := false, false, false
 	for _, c := range line {
 		switch {
+		case escaped:
+			field.WriteRune(c)
+			escaped = false
+		case c == '\\' && quoted:
+			escaped = true
 		case c == '"':
 			quoted, begun = !quoted, true
 		case c == ' ' && !quoted:
@@ -194,9 +200,12 @@ func (s *saved) condition(word string) bool {
 		s.add(EtherSource, Range{mac, mac})
 		return err == nil
 	case "--icmpv6-type":
-		kind, err := strconv.ParseUint(s.next(), 10, 8)
-		s.add(ICMPType, Range{[]byte{byte(kind)}, []byte{byte(kind)}})
-		return err == nil
+		kind, _, hasCode := strings.Cut(s.next(), "/")
+		number, err := strconv.ParseUint(kind, 10, 8)
+		if err == nil {
+			s.add(ICMPType, Range{[]byte{byte(number)}, []byte{byte(number)}})
+		}
+		return err == nil && !hasCode
 	default:
 		return false
 	}

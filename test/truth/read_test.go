@@ -87,4 +87,9 @@ a ip6tables-legacy -A INPUT -p ipv6-icmp -m icmp6 --icmpv6-type 1/4 -j DROP`,
 		flows: []string{"a to host:80", "b to host:80", "a6 to host6:81/udp", "b6 to host6:81/udp"},
 		judged: map[string]truth.Judgement{"a to host:80": truth.Right, "b to host:80": truth.Right,
 			"a6 to host6:81/udp": truth.Unknown, "b6 to host6:81/udp": truth.Right}},
+	{name: "a limit that a map chooses", script: `nft -f - <<E
+table inet t { limit lim { rate over 1/hour burst 5 packets; }
+chain in { type filter hook input priority 0; ip saddr 10.77.0.2 limit name tcp dport map { 80 : "lim" } drop; } }
+E`, flows: []string{"a to host:80", "b to host:80"}, judged: map[string]truth.Judgement{"a to host:80": truth.Unknown,
+		"b to host:80": truth.Right}},
 }

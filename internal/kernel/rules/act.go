@@ -36,6 +36,8 @@ func (d *decoder) act(e expr.Any) {
 	case *expr.Counter, *expr.Log, *expr.FlowOffload:
 	case *expr.Objref:
 		switch {
+		case e.Name == "": // a map chooses the object
+			d.unread("object of a map")
 		case e.Type == unix.NFT_OBJECT_QUOTA || e.Type == unix.NFT_OBJECT_LIMIT || e.Type == unix.NFT_OBJECT_CONNLIMIT:
 			d.unread("object " + e.Name)
 		case e.Type == unix.NFT_OBJECT_SYNPROXY || e.Type == unix.NFT_OBJECT_TUNNEL:

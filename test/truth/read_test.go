@@ -92,4 +92,9 @@ table inet t { limit lim { rate over 1/hour burst 5 packets; }
 chain in { type filter hook input priority 0; ip saddr 10.77.0.2 limit name tcp dport map { 80 : "lim" } drop; } }
 E`, flows: []string{"a to host:80", "b to host:80"}, judged: map[string]truth.Judgement{"a to host:80": truth.Unknown,
 		"b to host:80": truth.Right}},
+	{name: "the sender of a frame that NAT sends back to its bridge", script: natToBridge + `
+nft -f - <<E
+table bridge t { chain f { type filter hook forward priority 0; ether saddr $(mac a ip -o link show eth0) ip daddr 10.77.0.3 tcp dport 80 drop; } }
+E`, flows: both("a to host:8080", "c to host:8080"), judged: all(truth.Right, "a to host:8080", "a to host:8080/udp",
+		"c to host:8080")},
 }

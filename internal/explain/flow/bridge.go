@@ -29,7 +29,7 @@ func (k *walker) bridge(netns string, b rtnl.NetLink, from string, c crossing, p
 			}
 			k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name,
 				What: fmt.Sprintf("bridge: from port %s up to %s, which has %s", from, k.name(netns), c.to.addr)})
-			p.port = from
+			p.port, p.sender = from, c.from.MAC
 			k.arrive(netns, b.Name, p)
 			return
 		}

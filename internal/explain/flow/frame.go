@@ -93,7 +93,10 @@ func (w *wire) land(c crossing, end End, p *packet) bool {
 	if w.ended || !w.resolved(c, end, *p) {
 		return false
 	}
-	netns := c.netns
+	netns, source := c.netns, c.from.MAC
+	if p.stays {
+		source = p.sender
+	}
 	for _, s := range append(slices.Clone(c.stages), stage{netns: end.Netns}) {
 		if s.netns != netns { // the kernel clears the mark and forgets the connection
 			netns, p.mark, p.dnat, p.bound = s.netns, rules.Bits{}, false, ""
@@ -102,7 +105,7 @@ func (w *wire) land(c crossing, end End, p *packet) bool {
 			break
 		}
 		frame := w.netfilter.packetAt(s.netns, s.in, s.out, *p)
-		frame.HardFrom, _ = net.ParseMAC(c.from.MAC)
+		frame.HardFrom, _ = net.ParseMAC(source)
 		frame.HardTo, _ = net.ParseMAC(end.MAC)
 		after, ok := w.netfilter.stagePasses(s, frame, *p)
 		if !ok {
@@ -110,7 +113,7 @@ func (w *wire) land(c crossing, end End, p *packet) bool {
 		}
 		p.mark = after.Mark
 	}
-	p.port, p.stays = "", false
+	p.port, p.sender, p.stays = "", "", false
 	return true
 }
 

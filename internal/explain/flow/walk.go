@@ -101,9 +101,10 @@ type packet struct {
 	// mark is the packet's mark in its namespace.
 	mark rules.Bits
 	// port is the port of a bridge on which it arrived in its namespace; empty if there is
-	// none, or it is unknown. stays is true if the bridge forwards it itself after NAT.
-	port  string
-	stays bool
+	// none, or it is unknown. stays is true if the bridge forwards it itself after NAT, still
+	// with the hardware address of its sender.
+	port, sender string
+	stays        bool
 	// bound is the link to which the socket of the sender is bound; empty for none.
 	bound string
 	// choice is the real server that a virtual service of the host chose for it.

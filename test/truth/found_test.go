@@ -161,6 +161,12 @@ iptables-nft -A INPUT -m conntrack --ctstate SNAT,DNAT -j DROP`, flows: both("ho
 nft -f - <<E
 table ip n { chain pre { type nat hook prerouting priority -100; ip daddr 10.77.0.1 dnat to 10.77.0.3; } }
 E`, flows: both("a to host:80"), judged: all(truth.Right, "a to host:80", "a to host:80/udp")},
+	{name: "source NAT to the address of a neighbour with bridged packets in the firewall",
+		script: natToNeighbour + "sysctl -qw net.bridge.bridge-nf-call-iptables=1", flows: both("lan to b:80"),
+		judged: all(truth.Right, "lan to b:80", "lan to b:80/udp")},
+	{name: "source NAT to the address of a neighbour",
+		script: natToNeighbour + "sysctl -qw net.bridge.bridge-nf-call-iptables=0", flows: both("lan to b:80"),
+		judged: all(truth.Right, "lan to b:80", "lan to b:80/udp")},
 	{name: "NAT back to the bridge with bridged packets in the firewall",
 		script: natToBridge, flows: both("a to host:8080", "b to host:8080", "a to b:80", "c to host:8080"),
 		judged: all(truth.Right, "a to host:8080", "a to host:8080/udp", "b to host:8080", "a to b:80",
@@ -210,3 +216,9 @@ nft -f - <<E
 table ip n { chain pre { type nat hook prerouting priority -100; ip daddr { 10.77.0.1, 10.78.0.1 } meta l4proto { tcp, udp } th dport 8080 dnat to 10.77.0.3:80; }
 chain post { type nat hook postrouting priority 100; } }
 E`
+
+// natToNeighbour makes clients of the LAN reach b from the address of a, b's neighbour on the bridge.
+const natToNeighbour = `nft add table inet n
+nft 'add chain inet n post { type nat hook postrouting priority 100; }'
+nft 'add rule inet n post snat ip to 10.77.0.2'
+`

@@ -21,14 +21,19 @@ func (k *walker) bridge(netns string, b rtnl.NetLink, from string, c crossing, p
 			return
 		}
 		c = c.with(stage{netns: netns, bridge: b.Name, hook: "prerouting", in: from})
-		if k.wire.isBridges(netns, b, links, c.to) {
+		why := "which has " + c.to.addr.String()
+		is := k.wire.isBridges(netns, b, links, c.to)
+		if !is && k.takesAnswer(netns, b, p) {
+			is, why = true, "whose NAT sent the request from "+p.dst.Addr().String()
+		}
+		if is {
 			c = c.with(stage{netns: netns, bridge: b.Name, hook: "input", in: from},
 				stage{netns: netns, hook: "ingress", link: b.Name})
 			if k.wire.isDown(End{netns, b}, p) || !k.wire.land(c, End{netns, b}, &p) {
 				return
 			}
 			k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name,
-				What: fmt.Sprintf("bridge: from port %s up to %s, which has %s", from, k.name(netns), c.to.addr)})
+				What: fmt.Sprintf("bridge: from port %s up to %s, %s", from, k.name(netns), why)})
 			p.port, p.sender = from, c.from.MAC
 			k.arrive(netns, b.Name, p)
 			return

@@ -28,6 +28,13 @@ func (k *walker) stays(netns, link string, r rtnl.RouteFound, p packet) bool {
 	return true
 }
 
+// takesAnswer reports whether a bridge gives the frame of an answer to its namespace although
+// it is for a port: the bridge calls the IP rules, and source NAT has changed the destination
+// of the answer back (br_nf_pre_routing_finish in br_netfilter_hooks.c).
+func (k *walker) takesAnswer(netns string, b rtnl.NetLink, p packet) bool {
+	return k.reply && k.wire.callsFilter(netns, b, p) && k.netfilter.untranslate(netns, "prerouting", p).dst != p.dst
+}
+
 // mayStay marks the verdict as uncertain if a packet has no route because the host does not
 // forward IPv4: with some versions of Linux a bridge forwards such a packet itself after NAT.
 func (k *walker) mayStay(netns, link string, was netip.AddrPort, p packet) {

@@ -126,7 +126,8 @@ func TestFenceLoadedLater(t *testing.T) {
 	}
 	defer host.End()
 	store := kvtest.New()
-	r, err := New(Config{Host: host, Store: store.Client(), Note: func(api.Event) {}, Log: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Host: host, Store: store.Client(), Note: func(api.Event) {},
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,21 @@ type World struct {
 	// services are the host's virtual services, if servicesRead is true.
 	services     []flow.Service
 	servicesRead bool
+	routes       map[routeAt]routeAnswer
+	settings     map[[2]string]string
 }
+
+// routeAt is a question for a route of a namespace, and routeAnswer what the kernel answered.
+type (
+	routeAt struct {
+		netns string
+		rtnl.RouteQuery
+	}
+	routeAnswer struct {
+		rtnl.RouteFound
+		err error
+	}
+)
 
 // space is a namespace and the state that was read from it. It is kept open, so
 // that its path cannot get another namespace in the meantime.
@@ -79,7 +93,8 @@ func New(host *kernel.Host, opt Options) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: id, name: "host"}}, paths: []string{""}}
+	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: id, name: "host"}}, paths: []string{""},
+		routes: map[routeAt]routeAnswer{}, settings: map[[2]string]string{}}
 	seen := map[uint64]bool{id: true}
 	for _, name := range slices.Sorted(maps.Keys(opt.Sandboxes)) {
 		w.add(seen, opt.Sandboxes[name], name)
@@ -197,13 +212,20 @@ func (w *World) Links(netns string) ([]rtnl.NetLink, error) {
 	return s.links, nil
 }
 
-// Route implements flow.Routes.
+// Route implements flow.Routes. It asks each question only once: `fairlead ports` follows
+// thousands of flows.
 func (w *World) Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error) {
-	h, err := w.Host(netns)
-	if err != nil {
-		return rtnl.RouteFound{}, err
+	at := routeAt{netns, q}
+	a, known := w.routes[at]
+	if !known {
+		h, err := w.Host(netns)
+		if err != nil {
+			return rtnl.RouteFound{}, err
+		}
+		a.RouteFound, a.err = h.Net().RouteTo(q)
+		w.routes[at] = a
 	}
-	return h.Net().RouteTo(q)
+	return a.RouteFound, a.err
 }
 
 // Rules implements flow.Filters.
@@ -321,15 +343,15 @@ func (w *World) Listeners(netns string) ([]sockdiag.Listener, error) {
 	return s.listeners, nil
 }
 
-// Setting implements flow.Settings.
+// Setting implements flow.Settings. It reads each setting only once.
 func (w *World) Setting(netns, name string) string {
-	h, err := w.Host(netns)
-	if err != nil {
-		return ""
-	}
-	value, err := h.Net().ReadSysctl(plan.Sysctl{Name: name})
-	if err != nil {
-		return ""
+	at := [2]string{netns, name}
+	value, known := w.settings[at]
+	if !known {
+		if h, err := w.Host(netns); err == nil {
+			value, _ = h.Net().ReadSysctl(plan.Sysctl{Name: name}) // "" if the kernel lacks it
+		}
+		w.settings[at] = value
 	}
 	return value
 }

@@ -175,7 +175,7 @@ func (h *host) writeFiles() {
 }
 
 // doctor accepts findings, also problems, but no failure.
-var doctor = finds("doctor", " problem")
+var doctor = finds("doctor", "problems on this host")
 
 var (
 	restart = command{name: "restart", do: func(h *host) { h.Helper(); h.daemon.Stop(); h.daemon.Start() }}

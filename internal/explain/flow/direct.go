@@ -19,8 +19,8 @@ func (k *walker) direct(in string, p packet) bool {
 	for _, sub := range k.world.Links.SubLinks("", l) {
 		if sub.Has(p.dst.Addr()) {
 			if !k.wire.isDown(sub, p) {
-				k.enter(c.with(stage{hook: "ingress", link: in}, stage{netns: sub.Netns, hook: "ingress", link: sub.Name}),
-					l, sub, p)
+				k.enter(c.with(stage{hook: "ingress", link: in},
+					stage{netns: sub.Netns, hook: "ingress", link: sub.Name}), l, sub, p)
 			}
 			return true
 		}

@@ -142,7 +142,8 @@ func newWalker(w World, proto model.Proto, from client) *walker {
 	k.balancer = &balancer{report: r, services: w.Services, proto: proto}
 	k.promises = &promises{ports: w.Ports, proto: proto, client: from}
 	k.netfilter = &netfilter{report: r, filters: w.Filters, links: w.Links, routes: w.Routes,
-		balancer: k.balancer, promises: k.promises, proto: proto, conns: map[string]*conn{}, locals: map[neighbour]bool{}}
+		balancer: k.balancer, promises: k.promises, proto: proto, conns: map[string]*conn{},
+		locals: map[neighbour]bool{}}
 	k.wire = &wire{report: r, links: w.Links, settings: w.Settings, router: k.router, netfilter: k.netfilter,
 		proto: proto, learned: map[neighbour]net.HardwareAddr{}}
 	k.dataPath = &dataPath{report: r, programs: w.Programs, links: w.Links,

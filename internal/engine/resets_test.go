@@ -65,7 +65,8 @@ func haveVIPs(t *testing.T, w *topology.World, want bool) {
 		if vip.Is4() {
 			family = "-4"
 		}
-		is := onServer(t, w, fmt.Sprintf("ip %s route show table local %s", family, netip.PrefixFrom(vip, vip.BitLen())))
+		is := onServer(t, w, fmt.Sprintf("ip %s route show table local %s", family,
+			netip.PrefixFrom(vip, vip.BitLen())))
 		if (is != "") != want {
 			t.Errorf("the host has %s: %q, want it %v", vip, is, want)
 		}

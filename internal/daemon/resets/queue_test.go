@@ -42,7 +42,8 @@ func TestOrder(t *testing.T) {
 	close(begin)
 	q.WaitAll()
 	report("all is done")
-	want := []string{"nothing was added", "second", "first", "report of the first", "report of the second", "all is done"}
+	want := []string{"nothing was added", "second", "first", "report of the first", "report of the second",
+		"all is done"}
 	if !slices.Equal(l.lines, want) {
 		t.Errorf("%q, want %q", l.lines, want)
 	}

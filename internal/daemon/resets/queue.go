@@ -85,7 +85,8 @@ func (q *Queue) Report(report func()) {
 }
 
 // Own returns f. Each call of it sets own to a channel that is closed when the functions have returned that the call has
-// added, and all earlier ones. If it has added none, own is unchanged. The caller of f has locked state, so that no other request adds one.
+// added, and all earlier ones. If it has added none, own is unchanged. The caller of f has locked state, so that no other
+// request adds one.
 func (q *Queue) Own(own *<-chan struct{}, f func() error) func() error {
 	return func() error {
 		before := q.newest()

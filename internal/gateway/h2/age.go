@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Aging is a handler that ends connections of HTTP/2 with GOAWAY, which net/http sends for "Connection: close":
-// when they have had so many requests or have existed for so long as the limits allow, or if the gateway leaves.
-// (The HTTP/1.1 server has limits of its own.)
+// Aging is a handler that ends an HTTP/2 connection when it reaches MaxRequests or MaxAge, or when Leaves returns true.
+// It adds "Connection: close" to a response; net/http then sends GOAWAY instead of that field. The HTTP/1.1 server has
+// its own limits.
 type Aging struct {
 	http.Handler
 	// MaxRequests and MaxAge are limits of a connection. 0 means no limit.

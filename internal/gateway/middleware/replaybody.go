@@ -19,15 +19,15 @@ var (
 type replayBody struct {
 	limit int64
 
-	// state protects what follows. It is never locked while the source is read.
+	// state protects the next three. It is never locked while the source is read, which may take as long as the
+	// client likes.
 	state sync.Mutex
 	// current is the reader of the last attempt, nil after stop.
 	current *replayReader
 	// reading: the source is read. broken: it has failed, or more was read than is kept.
 	reading, broken bool
 
-	// mu is locked while the source is read, which may take as long as the client likes.
-	mu     sync.Mutex
+	// The reader that is reading uses what follows.
 	source io.Reader
 	kept   []byte
 	read   int64
@@ -35,7 +35,7 @@ type replayBody struct {
 
 // reader returns the body for a new attempt, from its begin. It ends the reader before,
 // which a goroutine of the proxy may still use.
-func (b *replayBody) reader() io.ReadCloser {
+func (b *replayBody) reader() *replayReader {
 	b.state.Lock()
 	defer b.state.Unlock()
 	b.current = &replayReader{body: b}
@@ -59,8 +59,11 @@ func (b *replayBody) stop() bool {
 func (b *replayBody) begin(r *replayReader) bool {
 	b.state.Lock()
 	defer b.state.Unlock()
-	b.reading = b.current == r
-	return b.reading
+	if b.current != r {
+		return false
+	}
+	b.reading = true
+	return true
 }
 
 // end notes the outcome of reading the source.
@@ -79,8 +82,6 @@ type replayReader struct {
 // Read reads what is kept, then the source.
 func (r *replayReader) Read(p []byte) (int, error) {
 	b := r.body
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if !b.begin(r) {
 		return 0, errReplaced
 	}
@@ -104,6 +105,13 @@ func (r *replayReader) Read(p []byte) (int, error) {
 	}
 	broken = b.read > b.limit || err != nil && err != io.EOF
 	return n, err
+}
+
+// stopped returns true if the source belongs to a later attempt.
+func (r *replayReader) stopped() bool {
+	r.body.state.Lock()
+	defer r.body.state.Unlock()
+	return r.body.current != r
 }
 
 // LastRead returns when the last part came from the client.

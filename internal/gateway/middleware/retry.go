@@ -57,10 +57,12 @@ func (t *retry) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	for {
 		var again *http.Request
 		attempt, again = attempt.next(r)
+		out := attemptWriter{}
 		if body != nil {
-			again.Body = body.reader()
+			out.body = body.reader()
+			again.Body = out.body
 		}
-		out := newCatchWriter(w, func(status int) bool {
+		out.catchWriter = newCatchWriter(w, func(status int) bool {
 			timely := t.Timeout <= 0 || t.now().Sub(begin) < t.Timeout
 			return faultOf(w) != ClientFault && attempt.Number < t.Attempts && timely &&
 				t.worthwhile(attempt, r.Method, status) && r.Context().Err() == nil && (body == nil || body.stop())
@@ -74,6 +76,22 @@ func (t *retry) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 			return
 		}
 	}
+}
+
+// attemptWriter is the response of one attempt.
+type attemptWriter struct {
+	*catchWriter
+	// body is the attempt's, nil if the request has none.
+	body *replayReader
+}
+
+// SetReadDeadline limits how long a read of the request's body lasts. At its end an attempt interrupts such reads;
+// that must not reach the client's connection if the next attempt reads from there.
+func (w attemptWriter) SetReadDeadline(deadline time.Time) error {
+	if w.body != nil && w.body.stopped() {
+		return nil
+	}
+	return http.NewResponseController(w.ResponseWriter).SetReadDeadline(deadline)
 }
 
 // worthwhile returns whether another attempt is safe and may have another result.

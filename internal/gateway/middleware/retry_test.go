@@ -146,6 +146,84 @@ func TestRetryOldReader(t *testing.T) {
 		method: "PUT", body: strings.Repeat("x", 5), want: "PUT / xxxxx"}})
 }
 
+// limitedReads counts the limits that are set for reads of the request's body.
+type limitedReads struct {
+	*httptest.ResponseRecorder
+	set int
+}
+
+func (l *limitedReads) SetReadDeadline(time.Time) error {
+	l.set++
+	return nil
+}
+
+// TestRetryKeepsReading ends attempts as the proxy does that has a response before it has sent the body: it interrupts
+// reads of the body. The interruption by the first attempt does not reach the next one.
+func TestRetryKeepsReading(t *testing.T) {
+	out := &limitedReads{ResponseRecorder: httptest.NewRecorder()}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		first := middleware.AttemptOf(r).Number == 1
+		if first {
+			_, _ = io.CopyN(io.Discard, r.Body, 2)
+			w.WriteHeader(503)
+		} else {
+			echo().ServeHTTP(w, r)
+		}
+		if err := http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)); err != nil {
+			t.Error(err)
+		}
+		if first && out.set != 0 {
+			t.Error("the first attempt interrupts the body of the second")
+		}
+	})
+	wrapped := build(t, gateway.Middleware{Retry: &gateway.Retry{Attempts: 2, Status: []string{"503"}}},
+		middleware.Deps{})(handler)
+	wrapped.ServeHTTP(out, httptest.NewRequest("PUT", "/", strings.NewReader("xxxxx")))
+	if got := out.Body.String(); got != "PUT / xxxxx" || out.set != 1 {
+		t.Errorf("the response is %q, and the last attempt has interrupted reads %d times", got, out.set)
+	}
+}
+
+// silentBody is a body of which the client sends nothing until it is closed.
+type silentBody struct{ reading, closed chan struct{} }
+
+func (b silentBody) Read([]byte) (int, error) {
+	close(b.reading)
+	<-b.closed
+	return 0, io.ErrUnexpectedEOF
+}
+
+func (b silentBody) Close() error { return nil }
+
+// TestRetryDoesNotWaitForBody answers while the body waits for the client: there is no second attempt, because the end
+// of the first one interrupts the wait.
+func TestRetryDoesNotWaitForBody(t *testing.T) {
+	body := silentBody{make(chan struct{}), make(chan struct{})}
+	ended := make(chan struct{})
+	attempts := 0
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if attempts++; attempts == 1 {
+			go func() {
+				defer close(ended)
+				_, _ = r.Body.Read(make([]byte, 1))
+			}()
+			<-body.reading
+		}
+		w.WriteHeader(503)
+	})
+	wrapped := build(t, gateway.Middleware{Retry: &gateway.Retry{Attempts: 3, Status: []string{"503"}}},
+		middleware.Deps{})(handler)
+	r := httptest.NewRequest("PUT", "/", nil)
+	r.Body = body
+	out := httptest.NewRecorder()
+	wrapped.ServeHTTP(out, r)
+	if out.Code != 503 || attempts != 1 {
+		t.Errorf("status %d after %d attempts, want 503 after 1", out.Code, attempts)
+	}
+	close(body.closed)
+	<-ended
+}
+
 // TestAttemptOfNone checks that a proxy can report failures without a retry.
 func TestAttemptOfNone(t *testing.T) {
 	attempt := middleware.AttemptOf(httptest.NewRequest("GET", "/", nil))

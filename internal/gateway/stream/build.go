@@ -24,13 +24,16 @@ const (
 	TransportKind  = "TCP transport"
 )
 
-// Status records what became of objects.
+// Status records for each object of the configuration (its kind, e.g. RouterKind, and its qualified name) whether it is
+// enabled or disabled, and with which reasons and warnings.
 type Status interface {
-	// Disabled adds the object, and reports whether it is known that it cannot be used.
+	// Disabled records the object as enabled unless it has a record. It returns true if the object is disabled.
 	Disabled(kind, name string) bool
-	// Reason returns why an object is disabled, empty if it is not or is not known.
+	// Reason returns why the object is disabled, or "" if it is enabled or has no record.
 	Reason(kind, name string) string
+	// Disable records why the object cannot be used.
 	Disable(kind, name, reason string)
+	// Warn records a warning about an object that is used.
 	Warn(kind, name, reason string)
 }
 

@@ -105,9 +105,7 @@ func newRoom(t *testing.T) *room {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, left := range r.processes() { // only after a failed test
-			_ = syscall.Kill(left.pid, syscall.SIGKILL)
-		}
+		r.end()
 		stdin.Close()
 		_ = r.holder.Wait()
 	})
@@ -116,6 +114,17 @@ func newRoom(t *testing.T) *room {
 	}
 	r.enter = []string{"-t", fmt.Sprint(r.holder.Process.Pid), "--mount", "--net", "--wdns=" + r.dir, "--"}
 	return r
+}
+
+// end ends what still runs: a daemon in the background that has nothing to do and stops, or anything after a failed
+// test. Nothing writes into the room's directory afterwards.
+func (r *room) end() {
+	r.until("all processes have ended", func(left []descendant) bool {
+		for _, d := range left {
+			_ = syscall.Kill(d.pid, syscall.SIGKILL)
+		}
+		return len(left) == 0
+	})
 }
 
 // removeGroups removes a cgroup and the cgroups below it.

@@ -78,14 +78,16 @@ func guardRules() []chain {
 
 // laterFragment matches IPv6 fragments behind the first one of their packet. Without connection tracking the kernel
 // reassembles them behind this hook, and they have no ports. They are of no use without the first fragment, which has
-// the ports (RFC 8200, section 4.5). The kernel has reassembled IPv4 packets before this hook.
+// the ports (RFC 8200, section 4.5). The kernel has reassembled IPv4 packets before this hook. Before Linux 5.13 it also
+// reads extension headers of IPv6 from IPv4 packets.
 func laterFragment() []expr.Any {
 	const offsetField = 2 // its lowest three bits are no part of the offset
-	return []expr.Any{
+	ipv6 := families[1]
+	return rule(ipv6.is(), []expr.Any{
 		&expr.Exthdr{DestRegister: reg1, Type: unix.IPPROTO_FRAGMENT, Offset: offsetField, Len: 2},
 		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 2, Mask: []byte{0xff, 0xf8}, Xor: []byte{0, 0}},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: []byte{0, 0}},
-	}
+	})
 }
 
 // tcpFlags matches segments whose flags under the mask differ from the given ones.

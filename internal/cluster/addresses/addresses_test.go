@@ -426,6 +426,35 @@ func TestClaim(t *testing.T) {
 	})
 }
 
+// TestClaimsAtOnce claims an address on two nodes: one gets it, and the order of the other names that node.
+func TestClaimsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		w.add("host0")
+		w.nodes[0].kill()
+		w.nodes[0].answers = false
+		w.change(kv.Change{Key: "alive/" + idOf(0)})
+		have, _, _ := record.Get[record.Address](w.Snapshot(), "addrs/192.0.2.10")
+		have.Candidates = nil // Listed is still the holder alone
+		w.put("addrs/192.0.2.10", have)
+		time.Sleep(10 * time.Second)
+		var errs [3]error
+		var claims sync.WaitGroup
+		for n := 1; n < 3; n++ {
+			claims.Go(func() { _, errs[n] = w.nodes[n].ClaimAddress(t.Context(), forced()) })
+		}
+		claims.Wait()
+		winner := w.holder()
+		if winner < 1 || errs[winner] != nil {
+			t.Fatalf("node %d answers, and the orders return %v", winner, errs)
+		}
+		if err := errs[3-winner]; err == nil ||
+			!strings.Contains(err.Error(), fmt.Sprintf("node host%d has taken it", winner)) {
+			t.Errorf("node host%d has the address, and the other order returns %v", winner, err)
+		}
+	})
+}
+
 // TestDeclared adds the addresses of a Spec.
 func TestDeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -205,11 +205,18 @@ func (a *Addresses) ClaimAddress(ctx context.Context, r api.ClusterAddressReques
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience(have.Hold))
 	defer cancel()
-	if a.await(ctx, 0, func(s kv.Snapshot) bool {
-		now, _ := recordOf(s, r.Address)
-		return now.Holder == self.Node && a.answers(r.Address)
+	holder := ""
+	if a.await(ctx, 0, func(now kv.Snapshot) bool {
+		s = now
+		have, _ := recordOf(now, r.Address)
+		holder = have.Holder
+		return holder == self.Node && a.answers(r.Address)
 	}) {
 		return api.Result{Changed: true}, nil
+	}
+	if holder != "" && holder != self.Node {
+		return api.Result{}, fmt.Errorf("claim address %s: node %s has taken it: see `fairlead cluster address ls`",
+			r.Address, member.NodeName(s, holder))
 	}
 	return api.Result{}, fmt.Errorf("claim address %s: this node does not hold it yet: see `fairlead cluster address "+
 		"ls` and the problems in `fairlead cluster status`", r.Address)

@@ -125,6 +125,14 @@ E`, flows: []string{"a to host:80", "b to host:80"}},
 	{name: "a verdict map", script: `nft -f - <<E
 table inet t { chain no { drop; } chain in { type filter hook input priority 0; iifname vmap { "br0" : jump no, "vc" : accept }; } }
 E`, flows: []string{"a to host:80", "c to host:80", "lan to host:80"}},
+	{name: "a statement after a verdict map", script: `nft -f - <<E
+table inet t { chain pre { type filter hook prerouting priority -150; ct state vmap { established : accept, invalid : drop } meta mark set 7; }
+chain in { type filter hook input priority 0; meta mark != 0 drop; } }
+E`, flows: []string{"a to host:80"}},
+	{name: "a statement after a verdict map that continues", script: `nft -f - <<E
+table inet t { chain pre { type filter hook prerouting priority -150; ip saddr vmap { 10.77.0.2 : continue, 10.77.0.3 : accept } meta mark set 7; }
+chain in { type filter hook input priority 0; meta mark 7 drop; } }
+E`, flows: []string{"a to host:80", "b to host:80", "lan to host:80"}},
 	{name: "priorities around NAT", script: `nft -f - <<E
 table ip n { chain pre { type nat hook prerouting priority -100; ip daddr 198.18.0.1 tcp dport 8080 dnat to 10.77.0.2:80; } }
 table inet t { chain pre { type filter hook prerouting priority 0; ip daddr 10.77.0.2 tcp dport 80 ip saddr 10.78.0.2 drop; } }

@@ -87,9 +87,10 @@ type decoder struct {
 	branches []nftables.SetElement
 	fields   []part
 	at       uint32
-	// verdicts means that the map contains verdicts. resolve reads the map's other
-	// values into a rule.
+	// verdicts means that the map contains verdicts, and looked is the rule up to the lookup. resolve reads
+	// the map's other values into a rule.
 	verdicts bool
+	looked   Rule
 	resolve  func(r *Rule, value []byte)
 }
 

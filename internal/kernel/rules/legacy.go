@@ -175,7 +175,8 @@ func (s *saved) condition(word string) bool {
 		if err != nil {
 			return false
 		}
-		s.add(map[string]Field{"-s": Source, "-d": Destination}[word], Range{p.Masked().Addr().AsSlice(), lastOf(p)})
+		addresses := Range{p.Masked().Addr().AsSlice(), LastAddress(p).AsSlice()}
+		s.add(map[string]Field{"-s": Source, "-d": Destination}[word], addresses)
 	case "-i", "-o":
 		s.add(map[string]Field{"-i": InLink, "-o": OutLink}[word], linkRange(s.next()))
 	case "--dport", "--dports", "--sport", "--sports":

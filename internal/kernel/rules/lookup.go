@@ -62,6 +62,7 @@ func (d *decoder) lookupMap(e *expr.Lookup, elements []nftables.SetElement, fiel
 	}
 	d.rule.Unread = append(d.rule.Unread, unreadOf(fields)...)
 	d.branches, d.fields = elements, fields
+	d.looked = d.rule
 	if d.verdicts = e.DestRegister == unix.NFT_REG_VERDICT; !d.verdicts {
 		d.at = slot(e.DestRegister)
 		d.registers[d.at] = register{mapped: true}
@@ -176,17 +177,21 @@ func (d *decoder) tuple(fields []part, first, last []byte, step int) []Range {
 	return parts
 }
 
-// branched returns one rule per element of the map.
+// branched returns one rule per element of the map. A verdict ends the rule at the lookup, unless it is continue
+// (nft_do_chain).
 func (d *decoder) branched() []Rule {
 	var all []Rule
 	for _, e := range ranges(d.branches) {
-		r := d.rule
+		r, v := d.rule, elementVerdict(e.SetElement)
+		if d.verdicts && v != nil && v.Kind != expr.VerdictContinue {
+			r = d.looked
+		}
 		r.Conditions = slices.Clone(r.Conditions)
 		if d.fields != nil {
 			r.Conditions = append(r.Conditions, Condition{Fields: fieldsOf(d.fields),
 				In: [][]Range{d.tuple(d.fields, e.Key, e.last, 4)}})
 		}
-		if v := elementVerdict(e.SetElement); d.verdicts && v != nil {
+		if d.verdicts && v != nil {
 			r.verdict(v)
 		} else if d.resolve != nil {
 			d.resolve(&r, e.Val)

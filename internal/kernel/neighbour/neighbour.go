@@ -80,14 +80,15 @@ const (
 // Ask sends requests for addresses of the socket's family, and returns each claim
 // once. It sends at least one request per address, and waits until the timeout if
 // an address has no answer. If ctx ends before, it closes the socket and returns
-// the claims so far without an error.
+// the claims so far without an error. It returns an error if the host itself has dropped the last requests.
 func (a *Asker) Ask(ctx context.Context, addresses []netip.Addr, timeout time.Duration) ([]Claim, error) {
 	defer context.AfterFunc(ctx, func() { a.conn.Close() })()
 	q := question{addresses: addresses}
 	end := time.Now().Add(timeout)
+	dropped := false
 	for first := true; len(q.open()) > 0 && (first || time.Now().Before(end)); first = false {
-		err := a.send(q.open())
-		if err == nil {
+		var err error
+		if dropped, err = a.send(q.open()); err == nil {
 			until := time.Now().Add(resendAfter)
 			if end.Before(until) {
 				until = end
@@ -101,20 +102,29 @@ func (a *Asker) Ask(ctx context.Context, addresses []netip.Addr, timeout time.Du
 			return nil, fmt.Errorf("find owners of addresses on %s: %w", a.link.Name, err)
 		}
 	}
+	if dropped && len(q.open()) > 0 {
+		return nil, fmt.Errorf("find owners of addresses on %s: this host drops its own requests, because of a tc or nftables "+
+			"rule at the link's egress or a full queue", a.link.Name)
+	}
 	return q.claims, nil
 }
 
-func (a *Asker) send(addresses []netip.Addr) error {
+// send sends a request for each address. dropped is true if this host has dropped one: a rule at the link's egress, or a
+// full queue, makes the kernel report ENOBUFS (net_xmit_errno).
+func (a *Asker) send(addresses []netip.Addr) (dropped bool, err error) {
 	for _, address := range addresses {
 		b, to, err := a.request(address)
 		if err == nil {
 			_, err = a.conn.WriteTo(b, &packet.Addr{HardwareAddr: to})
 		}
-		if err != nil {
-			return err
+		switch {
+		case errors.Is(err, unix.ENOBUFS):
+			dropped = true
+		case err != nil:
+			return dropped, err
 		}
 	}
-	return nil
+	return dropped, nil
 }
 
 // request returns the request for an address, and its destination on the link.

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,8 +20,46 @@ func TestAskReadsDelayedAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	other := netip.MustParseAddr("192.0.2.80")
-	var asker *neighbour.Asker
+	asker := open(t, ns)
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		claims, err := asker.Ask(t.Context(), []netip.Addr{other}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(claims) == 1 && claims[0].Address == other {
+			return
+		}
+	}
+	t.Error("no host has claimed the address")
+}
+
+// TestHostDropsRequests adds a rule that drops the requests where they leave the host: that no other host answers is
+// not known then.
+func TestHostDropsRequests(t *testing.T) {
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	asker := open(t, ns)
+	if err := ns.Do(func() error {
+		return exec.Command("nft", "add table netdev t; add chain netdev t out { type filter hook egress device wire0 "+
+			"priority 0; policy drop; }").Run()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	claims, err := asker.Ask(t.Context(), []netip.Addr{other}, 0)
+	if err == nil || !strings.Contains(err.Error(), "wire0: this host drops its own requests") {
+		t.Errorf("got %v, error %v", claims, err)
+	}
+}
+
+// other is the address of another host.
+var other = netip.MustParseAddr("192.0.2.80")
+
+// open returns a socket at a wire to the other host.
+func open(t *testing.T, ns *netns.Namespace) (asker *neighbour.Asker) {
+	t.Helper()
 	if err := ns.Do(func() error {
 		const links = "ip link add wire0 type veth peer name wire1; ip link add link wire1 name other type macvlan mode private;" +
 			" ip addr add 192.0.2.80/24 dev other; ip link set wire0 up; ip link set wire1 up; ip link set other up"
@@ -35,15 +74,6 @@ func TestAskReadsDelayedAnswers(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	defer asker.Close()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-		claims, err := asker.Ask(t.Context(), []netip.Addr{other}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(claims) == 1 && claims[0].Address == other {
-			return
-		}
-	}
-	t.Error("no host has claimed the address")
+	t.Cleanup(func() { asker.Close() })
+	return asker
 }

@@ -119,8 +119,7 @@ func newRoot(a *command.App) *cobra.Command {
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.CheckOutput(c) },
 		Version:           a.Version,
 	}
-	root.PersistentFlags().StringVarP(&a.Output, "output", "o", "table", "output format: table or json; also "+
-		"markdown for fairlead paths")
+	root.PersistentFlags().StringVarP(&a.Output, "output", "o", "table", "output format: table or json")
 	root.SetVersionTemplate(versionLine(a.Version))
 	root.SetFlagErrorFunc(flagError)
 	addGroup(root, groupMeasure, "Measure paths and choose among them:", measure.NewLab(a), measure.NewPaths(a),

@@ -190,8 +190,8 @@ func ServiceFields() []ServiceField {
 		tunnel(),
 		chosen("plane", "data plane that forwards the packets, default auto", Planes,
 			func(v *model.VirtualService) *model.Plane { return &v.Plane }),
-		chosen("source-nat", "forward nat: whether real servers see the host's address instead of the client's, "+
-			"default auto", SourceNATs, func(v *model.VirtualService) *model.SourceNAT { return &v.SourceNAT }),
+		chosen("source-nat", "with forward nat: source address that real servers see, the client's (routed) or the "+
+			"host's (masqueraded); auto, the default, uses the client's for sandboxes of this host only", SourceNATs, func(v *model.VirtualService) *model.SourceNAT { return &v.SourceNAT }),
 		timed("persistence", "how long a client keeps its real server after its last new connection (default: no "+
 			"persistence)", func(v *model.VirtualService) *time.Duration { return &v.Persistence }),
 		sorry(),

@@ -115,7 +115,8 @@ func Drivers() []model.Driver {
 	return []model.Driver{model.DriverBridge, model.DriverVXLAN, model.DriverRouted, model.DriverMacvlan}
 }
 
-// Vias lists the publish modes of the table for endpoints of a driver.
+// Vias returns the publish modes with which Table publishes ports of endpoints with driver d: proxy and nat, and
+// ebpf for drivers whose endpoints are no sub-links.
 func Vias(d model.Driver) []model.Via {
 	vias := []model.Via{model.ViaProxy, model.ViaNAT}
 	if !d.Traits().SubLinks {

@@ -66,7 +66,8 @@ func newServiceImport(a *command.App) *cobra.Command {
 	r.Flags(c)
 	c.Flags().BoolVar(&apply, "apply", false, "create the services and addresses, as fairlead apply does, instead of printing the "+
 		"file")
-	c.Flags().StringVar(&set, "set", "", "name of the set to which the services belong")
+	c.Flags().StringVar(&set, "set", "", "name of the set of objects (see fairlead apply) to which the services belong; a "+
+		"later import with the same name replaces them")
 	return c
 }
 

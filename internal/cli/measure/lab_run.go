@@ -83,8 +83,9 @@ func newLabRun(a *command.App) *cobra.Command {
 		"with 2 or more, a second interval includes the differences between sessions")
 	f.DurationVar(&choice.duration, "duration", 0, "length of one measured window, e.g. 2s (default: the suite's)")
 	f.Uint64Var(&seed, "seed", 0, "seed for the order of runs and for resampling (default: random, and printed)")
-	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer; or the machine "+
-		"HOST[:PORT][=TOKEN] or ssh://[USER@]HOST[:PORT][/LINK] with the clients across the wire")
+	f.StringSliceVar(&choice.clients, "client", nil, "measure only from these clients: remote (across the wire), local "+
+		"(on the paths' host), peer (another sandbox); or measure from another machine, HOST[:PORT][=TOKEN] (see `fairlead "+
+		"lab agent`) or ssh://[USER@]HOST[:PORT][/LINK]")
 	f.StringVar(&machines.server, "server", "", "machine with the paths and their workloads, as `HOST[:PORT][=TOKEN]` "+
 		"(see `fairlead lab agent`) or ssh://[USER@]HOST[:PORT][/LINK] (default: this machine)")
 	f.StringVar(&machines.ssh, "ssh", "", "start the agent with ssh on the server's machine, `[USER@]HOST[/LINK]`; short "+

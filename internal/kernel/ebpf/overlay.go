@@ -92,8 +92,8 @@ func (o *Overlays) Attached(ifindex int) bool {
 	return len(links) == 2 && !slices.ContainsFunc(links, func(l link.Link) bool { return !living(l) })
 }
 
-// AllAttached reports whether the programs are attached to every link that has had them,
-// and has not been detached.
+// AllAttached returns false if another process has detached a program from one of the links to which Attach attached
+// both. Links that Detach has detached do not count.
 func (o *Overlays) AllAttached() bool {
 	for ifindex := range o.attached {
 		if !o.Attached(ifindex) {

@@ -62,8 +62,8 @@ func (o Order) suite() (suite.Suite, error) {
 	return s, nil
 }
 
-// Machine builds parts of paths. A Machine is used by one goroutine at a time, except
-// for Close.
+// Machine is a machine of the laboratory, this one or another one with an agent. It builds parts of paths: the
+// server's side, the client's side, or both. Only Close may be called while another method runs.
 type Machine interface {
 	// Unavailable returns why the machine cannot build the path; "" if it can.
 	Unavailable(ctx context.Context, path string, f result.Family) (string, error)

@@ -26,7 +26,8 @@ type Counters struct {
 	// has one.
 	proxied  uint64
 	hasProxy bool
-	// ProxyTime is the CPU time in ns of a proxy of which only that is known.
+	// ProxyTime is the CPU time that the path's user-space proxy has used, in ns, if the rig can only measure that of
+	// it. 0 for other paths.
 	ProxyTime uint64
 	// Flows is the number of flows in the path's tables, for paths with conntrack
 	// and in suites that ask for flows.

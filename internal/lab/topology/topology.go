@@ -238,10 +238,10 @@ func (w *World) Sandbox(name string) (path string, err error) {
 	return ns.Path(), nil
 }
 
-// Client returns the place of child processes on the client host.
+// Client returns the place in which a child process runs on the client host: its network namespace.
 func (w *World) Client() child.Place { return child.Place{Netns: w.client.Netns()} }
 
-// Server returns the place of child processes on the server host.
+// Server returns the place in which a child process runs on the server host: its network namespace.
 func (w *World) Server() child.Place { return child.Place{Netns: w.server.Netns()} }
 
 // InSandbox returns the place of child processes in the sandbox of that name, which

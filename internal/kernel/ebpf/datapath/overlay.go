@@ -44,7 +44,8 @@ func (o *Overlays) load() bool {
 	return !o.unsupported
 }
 
-// Set attaches the programs to a VXLAN link, and writes its ranges.
+// Set attaches the programs to the VXLAN link of want, and replaces the ranges of addresses that they forward. Where the
+// kernel does not support the programs, Set changes nothing: the kernel then handles the frames.
 func (o *Overlays) Set(want plan.OverlayPrograms) error {
 	o.h.mu.Lock()
 	defer o.h.mu.Unlock()

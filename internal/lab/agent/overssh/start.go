@@ -137,7 +137,7 @@ func (a *Agent) receive(from io.Reader) error {
 		a.Address = issued.Listen
 		return err
 	}
-	return errors.New("it ended without a token")
+	return errors.New("the agent ended before it printed its address and token")
 }
 
 // Gone returns a channel that is closed when ssh has ended.

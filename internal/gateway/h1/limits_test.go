@@ -8,12 +8,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fairlead/test/place"
 )
 
 func TestServerTimeLimits(t *testing.T) {
 	failed := map[string]chan error{"body": make(chan error, 1), "write": make(chan error, 1)}
-	addr := newServer(t, &Server{HeaderTimeout: time.Second, IdleTimeout: time.Second, ReadTimeout: time.Second,
-		WriteTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	waiting := newServer(t, &Server{HeaderTimeout: time.Second, IdleTimeout: time.Second, Handler: echoes})
+	// A client that has no CPU time before its request keeps its connection to this server.
+	busy := newServer(t, &Server{ReadTimeout: time.Second, WriteTimeout: time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var err error
 			switch r.URL.Path {
 			case "/write":
@@ -29,7 +33,7 @@ func TestServerTimeLimits(t *testing.T) {
 	for name, text := range map[string]string{"new": "", "head": "GET / HT", "idle": get} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, br := dialFront(t, addr)
+			c, br := dialFront(t, waiting)
 			_, _ = io.WriteString(c, text)
 			if _, err := io.Copy(io.Discard, br); err != nil {
 				t.Errorf("got %v, want the end", err)
@@ -41,10 +45,15 @@ func TestServerTimeLimits(t *testing.T) {
 		"write": "GET /write HTTP/1.1\r\nHost: a\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, _ := dialFront(t, addr)
+			c, _ := dialFront(t, busy)
 			_, _ = io.WriteString(c, text)
-			if err := <-failed[name]; !isTimeout(err) {
-				t.Errorf("the handler got %v, want a timeout", err)
+			select {
+			case err := <-failed[name]:
+				if !isTimeout(err) {
+					t.Errorf("the handler got %v, want a timeout", err)
+				}
+			case <-time.After(place.Timeout):
+				t.Error("the client keeps its connection")
 			}
 		})
 	}

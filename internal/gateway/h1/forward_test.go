@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fairlead/test/place"
 )
 
 func TestForwardsResponses(t *testing.T) {
@@ -61,7 +63,7 @@ func roundTrip(t *testing.T, addr, request string) (*http.Response, string, erro
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(place.Timeout))
 	if _, err := io.WriteString(c, request); err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,9 @@ func TestPanicsEndOneConnection(t *testing.T) {
 // TestPanicsOfInspections lets the inspection of one connection panic: the others are inspected.
 func TestPanicsOfInspections(t *testing.T) {
 	var ends []net.Conn
-	s := &Server{Handler: http.NotFoundHandler(), HeaderTimeout: time.Second}
+	// The timer has been set, and has fired: the test inspects when it is ready.
+	s := &Server{Handler: http.NotFoundHandler(), HeaderTimeout: time.Second, timer: time.NewTimer(time.Hour)}
+	s.timer.Stop()
 	for _, method := range []string{"SetReadDeadline", "", ""} {
 		near, far := net.Pipe()
 		ends = append(ends, far)

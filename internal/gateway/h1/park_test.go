@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"fairlead/test/place"
 )
 
 var reply = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
@@ -31,7 +33,7 @@ func inspectLater(s *Server, seconds int64) (open, parked int) {
 // awaitParked inspects a server until n connections are parked.
 func awaitParked(t *testing.T, s *Server, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(place.Timeout); time.Now().Before(deadline); runtime.Gosched() {
 		if open, parked := inspectLater(s, parkAfter); open == n && parked == n {
 			return
 		}
@@ -107,12 +109,18 @@ func TestParkedTLS(t *testing.T) {
 // TestParkedConnectionsTimeOut checks that the idle timeout counts from the end of the last request.
 func TestParkedConnectionsTimeOut(t *testing.T) {
 	t.Parallel()
-	s := &Server{Handler: reply, IdleTimeout: time.Hour}
+	const idle = 100 * 365 * 24 * time.Hour // longer than awaitParked lets the connection wait
+	s := &Server{Handler: reply, IdleTimeout: idle}
 	c, br := dialFront(t, newServer(t, s))
 	ask(t, c, br)
 	awaitParked(t, s, 1)
-	for open := 1; open > 0; runtime.Gosched() {
-		open, _ = inspectLater(s, 3601)
+	for deadline := time.Now().Add(place.Timeout); ; runtime.Gosched() {
+		if open, _ := inspectLater(s, int64(idle/time.Second)+1); open == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the connection stays parked")
+		}
 	}
 	if _, err := br.ReadByte(); err != io.EOF {
 		t.Errorf("got %v, want the end", err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fairlead/test/place"
 )
 
 func TestPoolReusesConnections(t *testing.T) {
@@ -218,7 +220,7 @@ func TestStaleConnectionIsFoundLate(t *testing.T) {
 		t.Fatal(u, err)
 	}
 	for began := time.Now(); !closedByPeer(u.probe, true); {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > place.Timeout {
 			t.Fatal("the server's end does not arrive")
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fairlead/test/place"
 )
 
 // atDeadline is a context that calls a function when the pool has chosen a connection, before
@@ -167,7 +169,7 @@ func arrived(t *testing.T, port, n int) {
 	t.Helper()
 	const established = "01" // TCP_ESTABLISHED of include/net/tcp_states.h
 	local := fmt.Sprintf("0100007F:%04X", port)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(place.Timeout); time.Now().Before(end); runtime.Gosched() {
 		table, err := os.ReadFile("/proc/net/tcp")
 		if err != nil {
 			t.Fatal(err)

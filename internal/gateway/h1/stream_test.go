@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fairlead/test/place"
 )
 
 func dialFront(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
@@ -18,7 +20,7 @@ func dialFront(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(place.Timeout))
 	return c, bufio.NewReader(c)
 }
 

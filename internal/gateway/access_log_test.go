@@ -14,6 +14,7 @@ import (
 	"time"
 
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // logWorld is a gateway that writes an access log.
@@ -33,7 +34,7 @@ func newLogWorld(t *testing.T, settings model.AccessLog, entry model.EntryPoint)
 // lines waits until the log has n lines, and returns them.
 func (w logWorld) lines(n int) []string {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(place.Timeout)
 	for {
 		text, err := os.ReadFile(w.path)
 		if err != nil {

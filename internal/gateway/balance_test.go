@@ -201,11 +201,9 @@ func TestChangesUnderLoad(t *testing.T) {
 // TestUnreachableServersAreLeft checks that a request whose server refuses connections
 // goes to another one, also if it has a body: the first one has received nothing.
 func TestUnreachableServersAreLeft(t *testing.T) {
-	gone := httptest.NewServer(named(""))
-	gone.Close()
 	w := newWorld(t, model.Static{})
 	s := farm(t, 1)
-	s.LoadBalancer.Servers = append(s.LoadBalancer.Servers, model.Server{URL: gone.URL})
+	s.LoadBalancer.Servers = append(s.LoadBalancer.Servers, model.Server{URL: "http://" + refusingAddress(t)})
 	w.apply(map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file"}},
 		map[string]*model.Service{"s@file": s})
 	for range 10 {

@@ -81,12 +81,16 @@ func TestPassiveHealthCheckEnds(t *testing.T) {
 	t.Error("the server does not come back")
 }
 
+// slowly is how long a slow server takes to answer: longer than a fast one that has no CPU time.
+const slowly = 2 * time.Second
+
 // TestLeastTime sends requests to a fast and a slow server: the fast one gets nearly all.
 func TestLeastTime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, model.Static{})
 	slow := server(t, func(rw http.ResponseWriter, r *http.Request) {
 		select {
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(slowly):
 		case <-r.Context().Done():
 		}
 		fmt.Fprint(rw, "slow")

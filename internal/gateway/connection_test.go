@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // TestTruncationOverTLS breaks a response to a client of HTTP/1.0 off. The end of the connection ends the body,
@@ -42,7 +42,7 @@ func TestSlowServer(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/1.1 TLS", "HTTP/2", "HTTP/3"} {
 		t.Run(protocol, func(t *testing.T) {
 			received := make(chan struct{}, parts)
-			w := newFaultWorld(t, "http")
+			w := newFaultWorld(t, "http", place.Timeout)
 			w.apply(map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file"},
 				"t@file": {Rule: "Host(`a.test`)", Service: "s@file", TLS: &model.RouterTLS{}}},
 				map[string]*model.Service{"s@file": server(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func TestSlowServer(t *testing.T) {
 				})})
 			client, closes := w.faultClient(protocol)
 			t.Cleanup(closes)
-			client.Timeout = 20 * time.Second
+			client.Timeout = place.Timeout
 			url := "https://a.test/"
 			if protocol == "HTTP/1.1" {
 				url = "http://a.test/"
@@ -136,9 +136,5 @@ func TestBufferingIsObserved(t *testing.T) {
 			Middlewares: []string{"b@file"}}},
 		Services: map[string]*model.Service{"s@file": server(t, named("ok"))}}}, nil)
 	w.get("http://a.test/")
-	_, metrics := w.get("http://x.test/metrics")
-	want := `traefik_service_requests_total{code="200",method="GET",protocol="http",service="s@file"} 1`
-	if !strings.Contains(metrics, want) {
-		t.Errorf("the metrics lack %s", want)
-	}
+	w.wantMetrics(`traefik_service_requests_total{code="200",method="GET",protocol="http",service="s@file"} 1`)
 }

@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/gateway"
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // udpServer starts a server that sends back each datagram behind its name.
@@ -59,7 +60,7 @@ func (w *world) applyUDP(router *model.UDPRouter, addresses ...string) []gateway
 // exchange sends a datagram from a connected socket, which takes answers from no other address.
 func exchangeUDP(t *testing.T, c net.Conn, text string) string {
 	t.Helper()
-	_ = c.SetDeadline(time.Now().Add(limit))
+	_ = c.SetDeadline(time.Now().Add(place.Timeout))
 	if _, err := c.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -76,6 +77,9 @@ var faultyClients = []faultyClient{
 		}
 	}},
 }
+
+// silence is how long clients may be silent.
+const silence = 3 * time.Second
 
 // after returns what follows the text.
 func after(s, text string) string {
@@ -157,7 +161,7 @@ func (w *faultWorld) shortBody(host, url string) {
 func TestFaultsOfClients(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
-			w := newFaultWorld(t, scheme)
+			w := newFaultWorld(t, scheme, silence)
 			sent := 0
 			for i, fault := range faultyClients {
 				sent += w.make(fault, i)
@@ -240,7 +244,7 @@ func TestFaultsOfServers(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2c"} {
 		for _, protocol := range []string{"HTTP/1.1", "HTTP/1.1 TLS", "HTTP/2", "HTTP/3"} {
 			t.Run(scheme+" "+protocol, func(t *testing.T) {
-				w := newFaultWorld(t, scheme)
+				w := newFaultWorld(t, scheme, silence)
 				client, closes := w.faultClient(protocol)
 				defer closes()
 				for _, host := range faultHosts[:2] {

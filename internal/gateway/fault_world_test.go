@@ -38,10 +38,10 @@ func (w *faultWorld) arrival(uri string) chan struct{} {
 	return c.(chan struct{})
 }
 
-// newFaultWorld starts the gateway before servers of the scheme http, https or h2c.
-func newFaultWorld(t *testing.T, scheme string) *faultWorld {
+// newFaultWorld starts the gateway before servers of the scheme http, https or h2c. The limit is that of silent
+// clients, also for their first bytes.
+func newFaultWorld(t *testing.T, scheme string, limit time.Duration) *faultWorld {
 	t.Helper()
-	limit := 3 * time.Second // also for the first bytes of a client
 	w := &faultWorld{}
 	entry := model.EntryPoint{Name: "web", Address: "127.0.0.1:0", HTTP3: &model.HTTP3{},
 		Timeouts: model.Timeouts{Read: &limit, Write: &limit}}

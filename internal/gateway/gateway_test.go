@@ -9,9 +9,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/gateway"
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // world is a running gateway with one entry point, web.
@@ -57,7 +59,7 @@ func newLoggedWorld(t *testing.T, static model.Static, log *slog.Logger, prepare
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() { ended <- g.Serve(ctx, listeners) }()
 	w := &world{t: t, gateway: g, address: listeners["web"].TCP.Addr().String(), stop: cancel,
 		sockets: listeners}
@@ -71,8 +73,13 @@ func newLoggedWorld(t *testing.T, static model.Static, log *slog.Logger, prepare
 	t.Cleanup(func() {
 		w.client.CloseIdleConnections()
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(place.Timeout):
+			t.Error("the gateway does not end")
 		}
 	})
 	return w
@@ -157,14 +164,12 @@ func TestRouting(t *testing.T) {
 }
 
 func TestAnswersWithoutServer(t *testing.T) {
-	gone := httptest.NewServer(named(""))
-	gone.Close()
 	w := newWorld(t, model.Static{})
 	w.apply(map[string]*model.Router{
 		"none@file":  {Rule: "Host(`none.test`)", Service: "none@file"},
 		"gone@file":  {Rule: "Host(`gone.test`)", Service: "gone@file"},
 		"wrong@file": {Rule: "Host(`wrong.test`", Service: "none@file"},
-	}, map[string]*model.Service{"none@file": serviceOf(), "gone@file": serviceOf(gone.URL)})
+	}, map[string]*model.Service{"none@file": serviceOf(), "gone@file": serviceOf("http://" + refusingAddress(t))})
 	for url, want := range map[string]int{
 		"http://none.test/":  http.StatusServiceUnavailable,
 		"http://gone.test/":  http.StatusBadGateway,

@@ -17,9 +17,11 @@ import (
 // TestLastFailures checks that the explanation and the API show the last failure of a server that is up, with
 // its time, also after a change, and none of a server that has not failed.
 func TestLastFailures(t *testing.T) {
-	w := newWorld(t, model.Static{API: &model.API{Insecure: true}, Transport: model.ServersTransport{
-		ForwardingTimeouts: model.ForwardingTimeouts{ResponseHeaderTimeout: 50 * time.Millisecond}}})
+	w := newWorld(t, model.Static{API: &model.API{Insecure: true}})
 	slow := server(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	slow.LoadBalancer.ServersTransport = "short@file"
+	short := map[string]*model.ServersTransport{"short@file": {
+		ForwardingTimeouts: model.ForwardingTimeouts{ResponseHeaderTimeout: 50 * time.Millisecond}}}
 	good, refusing := server(t, named("ok")), &model.Service{LoadBalancer: &model.LoadBalancer{
 		Servers: []model.Server{{URL: "http://user:marker@" + refusingAddress(t)}}}}
 	routers, services := map[string]*model.Router{}, map[string]*model.Service{"slow@file": slow, "good@file": good,
@@ -29,7 +31,11 @@ func TestLastFailures(t *testing.T) {
 		routers[name] = &model.Router{Rule: "Host(`" + host + "`)", Service: name}
 	}
 	routers["api@file"] = &model.Router{Rule: "PathPrefix(`/api`)", Service: "api@internal"}
-	w.apply(routers, services)
+	apply := func() {
+		w.gateway.Apply(&model.Config{HTTP: model.HTTP{Routers: routers, Services: services,
+			ServersTransports: short}}, nil)
+	}
+	apply()
 	began := time.Now()
 	for host, want := range map[string]int{"slow.test": 504, "refusing.test": 502, "good.test": 200} {
 		if status, _ := w.get("http://" + host + "/"); status != want {
@@ -37,7 +43,7 @@ func TestLastFailures(t *testing.T) {
 		}
 	}
 	routers["other@file"] = &model.Router{Rule: "Host(`other.test`)", Service: "slow@file"}
-	w.apply(routers, services)
+	apply()
 	_, text := w.get("http://any.test/api/rawdata")
 	var shown gateway.RawData
 	if err := json.Unmarshal([]byte(text), &shown); err != nil || strings.Contains(text, "marker") {

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	model "fairlead/internal/model/gateway"
 )
@@ -23,22 +23,15 @@ func counted() model.Static {
 // wantMetrics waits until the metrics have all lines: a request is counted after its response.
 func (w *world) wantMetrics(lines ...string) {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
+	eventually(w.t, "metrics", func() error {
 		_, metrics := w.get("http://x.test/metrics")
-		missing := ""
 		for _, line := range lines {
 			if !strings.Contains(metrics, line) {
-				missing = line
+				return fmt.Errorf("they lack %s:\n%s", line, metrics)
 			}
 		}
-		if missing == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("the metrics lack %s:\n%s", missing, metrics)
-		}
-	}
+		return nil
+	})
 }
 
 // wantNoMetrics checks that the metrics do not have the texts.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // silentServer returns the URL of a server of HTTP/2 that accepts connections and answers nothing.
@@ -41,7 +42,7 @@ func TestPingsToServers(t *testing.T) {
 	w.apply(map[string]*model.Router{"r@file": {Rule: "PathPrefix(`/`)", Service: "s@file"}},
 		map[string]*model.Service{"s@file": serviceOf(silentServer(t))})
 	client := *w.client
-	client.Timeout = 20 * time.Second
+	client.Timeout = place.Timeout
 	answer, err := client.Get("http://a.test/")
 	if err != nil {
 		t.Fatal(err)

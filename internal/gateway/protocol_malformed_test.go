@@ -10,6 +10,7 @@ import (
 	"time"
 
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -32,7 +33,7 @@ func (w *world) framed() *framed {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(place.Timeout))
 	f := &framed{Conn: c, Framer: http2.NewFramer(c, c), t: w.t}
 	f.encoder, f.ReadMetaHeaders = hpack.NewEncoder(&f.block), hpack.NewDecoder(4096, nil)
 	_, _ = io.WriteString(c, http2.ClientPreface)

@@ -163,6 +163,8 @@ func TestSecretsAreHidden(t *testing.T) {
 	if total < 4*20 {
 		t.Errorf("%d secrets were set: the fields have lost their tags", total)
 	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
 	if text := log.text.String(); strings.Contains(text, marker) {
 		t.Errorf("the log has the marker: %s", text)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // echoed is what a server has received, as the body of its response.
@@ -56,7 +57,7 @@ func (w *world) connect() net.Conn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(place.Timeout))
 	return c
 }
 

@@ -260,13 +260,14 @@ func TestChangesKeepConditions(t *testing.T) {
 // TestChangesKeepTimes checks that the strategy leasttime knows after a change which server is
 // slow.
 func TestChangesKeepTimes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, model.Static{})
 	slow := make(chan struct{}, 100)
 	urls := []string{
 		server(t, func(rw http.ResponseWriter, r *http.Request) {
 			slow <- struct{}{}
 			select {
-			case <-time.After(200 * time.Millisecond): // what the strategy measures
+			case <-time.After(slowly): // what the strategy measures
 			case <-r.Context().Done():
 			}
 		}).LoadBalancer.Servers[0].URL,

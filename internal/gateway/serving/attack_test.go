@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"fairlead/test/place"
 )
 
 // TestUpgradeAttack asks for upgrades and sends the body of the request without an end, for a second or as
@@ -65,7 +67,7 @@ func attack(t *testing.T, address string) {
 		return
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(place.Timeout))
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)

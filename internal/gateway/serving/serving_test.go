@@ -18,6 +18,7 @@ import (
 
 	"fairlead/internal/child"
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 	helper "fairlead/test/process"
 
 	"golang.org/x/sys/unix"
@@ -84,7 +85,7 @@ func begin(t *testing.T, opt Options, static model.Static, config *model.Config)
 func get(url string) (string, error) {
 	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer tr.CloseIdleConnections()
-	answer, err := (&http.Client{Transport: tr, Timeout: 20 * time.Second}).Get(url)
+	answer, err := (&http.Client{Transport: tr, Timeout: place.Timeout}).Get(url)
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +142,11 @@ func TestKilledServingProcess(t *testing.T) {
 		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		answer := make(chan error)
+		// It must not accept the client's connection before it dies.
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan error, 1)
 		go func() {
 			got, err := get(url) // waits in the queue of the listening socket
 			if err == nil && got != "200 one" {
@@ -281,20 +286,22 @@ func TestAdoption(t *testing.T) {
 		}
 	}
 	t.Cleanup(end)
-	p, pid, address := controller(t, order{Directory: dir, Address: "127.0.0.1:0", Server: server})
+	// No client has this address, so the port stays free when the serving process has ended.
+	const own = "127.0.0.77:0"
+	p, pid, address := controller(t, order{Directory: dir, Address: own, Server: server})
 	for range 2 {
 		if err := p.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		wantGet(t, "http://"+address, "200 one")
-		next, now, at := controller(t, order{Directory: dir, Address: "127.0.0.1:0", Server: backend(t, "two")})
+		next, now, at := controller(t, order{Directory: dir, Address: own, Server: backend(t, "two")})
 		if now != pid || at != address {
 			t.Errorf("process %d at %s, want %d at %s", now, at, pid, address)
 		}
 		wantGet(t, "http://"+address, "200 two")
 		server = backend(t, "one")
 		p = next
-		if next, now, _ = controller(t, order{Directory: dir, Address: "127.0.0.1:0", Server: server}); now != pid {
+		if next, now, _ = controller(t, order{Directory: dir, Address: own, Server: server}); now != pid {
 			t.Errorf("process %d, want %d", now, pid)
 		}
 		if err := p.Kill(); err != nil {

@@ -21,7 +21,7 @@ const never = time.Hour
 func pair(t *testing.T) (near, far *net.TCPConn) {
 	t.Helper()
 	near, far = place.Pair(t)
-	_ = near.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = near.SetDeadline(time.Now().Add(place.Timeout))
 	return near, far
 }
 
@@ -112,7 +112,7 @@ func TestTerminationDelay(t *testing.T) {
 		t.Errorf("the server's connection failed: %v", err)
 	}
 
-	client, server, ended = joined(t, 2*time.Second)
+	client, server, ended = joined(t, 10*time.Second)
 	text := make([]byte, 64<<20)
 	go func() {
 		_, _ = server.Write(text) // the client fails by what it reads

@@ -17,7 +17,7 @@ import (
 const (
 	// mostQuestions is how many containers the engine is asked for at a time.
 	mostQuestions = 32
-	// patience is how long events wait for the answer about another container.
+	// patience is by default how long events wait for the answer about another container.
 	patience = time.Second
 	// mostLater is how many events of one container wait for the answer about it.
 	mostLater = 64
@@ -78,7 +78,7 @@ func (d *Docker) ask(ctx context.Context, id, name string) {
 // await handles answers until it is done, or its patience ends. It reports whether they change the
 // containers.
 func (d *Docker) await(ctx context.Context, done func() bool) (differs bool) {
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(d.patience)
 	defer limit.Stop()
 	for !done() {
 		select {

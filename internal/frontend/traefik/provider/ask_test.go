@@ -11,6 +11,7 @@ import (
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // state is what a provider reports.
@@ -49,7 +50,7 @@ func followStates(t *testing.T, p Provider) (until func(step, servers string, te
 		for {
 			select {
 			case last = <-states:
-			case <-time.After(30 * time.Second):
+			case <-time.After(place.Timeout):
 				t.Fatalf("%s: the last state is %+v, want the servers %q and problems with %q", step, last, servers,
 					texts)
 			}
@@ -61,26 +62,35 @@ func followStates(t *testing.T, p Provider) (until func(step, servers string, te
 	}
 }
 
-// faulty returns an engine with the container one, and a provider that waits for its answers for a short
-// time only.
+// faulty returns an engine with the container one, and its provider.
 func faulty(t *testing.T) (*fakeEngine, *Docker) {
 	f := newFakeEngine()
 	f.set("one", "10.0.0.1", "", "")
-	d := newProvider(t, gateway.Docker{Endpoint: serve(t, f)}).(*Docker)
-	d.engine.limit = 500 * time.Millisecond
-	return f, d
+	return f, newProvider(t, gateway.Docker{Endpoint: serve(t, f)}).(*Docker)
 }
 
 // faults are what happens to requests for a container, and the reasons that are shown.
 var faults = map[string]string{"no such thing": "the engine answers 500 Internal Server Error: no such thing",
-	"hang": "the engine has not answered in time"}
+	hang: "the engine has not answered in time"}
+
+// hang is the fault of an engine that does not answer.
+const hang = "hang"
+
+// faultyWith is faulty for a fault. The provider does not wait long for an engine that hangs.
+func faultyWith(t *testing.T, fault string) (*fakeEngine, *Docker) {
+	f, d := faulty(t)
+	if fault == hang {
+		d.engine.limit = time.Second
+	}
+	return f, d
+}
 
 // TestFaultyContainer checks that a container that the engine cannot report stops no other, and gets
 // requests when it can.
 func TestFaultyContainer(t *testing.T) {
 	for fault, why := range faults {
 		t.Run(fault, func(t *testing.T) {
-			f, d := faulty(t)
+			f, d := faultyWith(t, fault)
 			f.set("two", "10.0.0.2", "", "")
 			f.fault("two", fault)
 			until := followStates(t, d)
@@ -107,7 +117,7 @@ func TestFaultyContainer(t *testing.T) {
 func TestFaultAfterEvent(t *testing.T) {
 	for fault, why := range faults {
 		t.Run(fault, func(t *testing.T) {
-			f, d := faulty(t)
+			f, d := faultyWith(t, fault)
 			until := followStates(t, d)
 			until("at the start", "http://10.0.0.1:80")
 			f.fault("one", fault)
@@ -144,7 +154,7 @@ func TestEventsDuringQuestion(t *testing.T) {
 	until := followStates(t, d)
 	until("at the start", "http://10.0.0.1:80 http://10.0.0.3:80 http://10.0.0.2:80")
 	for _, id := range []string{"two", "three"} {
-		f.fault(id, "hang")
+		f.fault(id, hang)
 		f.event("update", id, "")
 	}
 	f.event("kill", "two", "15")

@@ -53,6 +53,8 @@ type Docker struct {
 	slots   chan struct{}
 	// failures are the containers that the engine could not report, by ID.
 	failures map[string]*failure
+	// patience is how long events wait for the answer about another container.
+	patience time.Duration
 }
 
 // stop is a stop signal.
@@ -73,7 +75,8 @@ func newDocker(e *engine, value gateway.Docker, log *slog.Logger) *Docker {
 	return &Docker{engine: e, log: log, options: options, self: newSelf(),
 		labels: traefik.NewDocker(options),
 		known:  map[string]inspected{}, stopping: map[string]stop{}, containers: map[string]*traefik.Container{},
-		slots: make(chan struct{}, mostQuestions), failures: map[string]*failure{}}
+		slots: make(chan struct{}, mostQuestions), failures: map[string]*failure{},
+		patience: patience}
 }
 
 // Follow implements Provider. While the engine does not answer, the last containers stay.

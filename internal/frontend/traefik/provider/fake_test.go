@@ -86,7 +86,7 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			listed()
 			f.mu.Lock()
 		}
-	case len(path) == 4 && f.faults[path[2]] == "hang":
+	case len(path) == 4 && f.faults[path[2]] == hang:
 		f.mu.Unlock()
 		defer f.mu.Lock()
 		<-r.Context().Done()

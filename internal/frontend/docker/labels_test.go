@@ -8,11 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cgroup"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/sandbox"
+	"fairlead/test/place"
 )
 
 const shopID = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -212,7 +214,10 @@ func TestCgroupIsFrozenUntilLabelsAreKnown(t *testing.T) {
 		e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
 		<-e.asked
 		path := makeGroup(t, root)
-		for frozen := ""; frozen != "1"; frozen = frozenAs(path) {
+		for began := time.Now(); frozenAs(path) != "1"; time.Sleep(time.Millisecond) {
+			if time.Since(began) > place.Timeout {
+				t.Fatal("the cgroup is not frozen")
+			}
 		}
 		e.answers <- struct{}{}
 		if hostNetwork {

@@ -228,6 +228,7 @@ func (h *house) opens(port string) {
 			if err := answered(port); err == nil || time.Now().After(deadline) {
 				return err
 			}
+			time.Sleep(time.Millisecond) // the processes need the CPU
 		}
 	}); err != nil {
 		h.Fatal(err)

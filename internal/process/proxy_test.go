@@ -88,6 +88,9 @@ func TestKilledProxyIsReplaced(t *testing.T) {
 	h.publish()
 	for range 3 {
 		pid := h.pidOfProxy()
+		if pid == 0 {
+			t.Fatal("the proxy does not run")
+		}
 		killed := time.Now()
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/model"
 	values "fairlead/internal/model/gateway"
 	"fairlead/internal/process/standalone"
+	"fairlead/test/place"
 
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/sys/unix"
@@ -85,6 +86,9 @@ func ask(url, user string) (string, error) {
 	return fmt.Sprintf("%d %s", answer.StatusCode, body), err
 }
 
+// own is an address that no client has, so that its port is free between two listeners.
+const own = "127.0.0.78:0"
+
 // TestEndWaitsForNoRequest ends a gateway during a request: Run returns before the request has
 // ended, which completes, and the next gateway serves at the same port at once.
 func TestEndWaitsForNoRequest(t *testing.T) {
@@ -98,7 +102,7 @@ func TestEndWaitsForNoRequest(t *testing.T) {
 	}))
 	defer s.Close()
 	r := newRunner(t)
-	if err := r.Run(t.Context(), one("127.0.0.1:0", s.URL)); err != nil {
+	if err := r.Run(t.Context(), one(own, s.URL)); err != nil {
 		t.Fatal(err)
 	}
 	at := r.address()
@@ -163,8 +167,8 @@ func TestFilesAreWatched(t *testing.T) {
 		if err := os.Rename(fresh, filepath.Join(dir, "users")); err != nil {
 			t.Fatal(err)
 		}
-		deadline := time.Now().Add(20 * time.Second)
-		for got := ""; got != "200 hello"; {
+		deadline := time.Now().Add(place.Timeout)
+		for got := ""; got != "200 hello"; time.Sleep(time.Millisecond) {
 			if got, err = ask(url, user); time.Now().After(deadline) {
 				t.Fatalf("%s: %q, %v", user, got, err)
 			}
@@ -177,7 +181,7 @@ func TestFilesAreWatched(t *testing.T) {
 func TestContainersChangeBeforeStart(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	defer s.Close()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", own)
 	if err != nil {
 		t.Fatal(err)
 	}

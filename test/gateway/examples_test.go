@@ -15,9 +15,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/test/place"
 )
 
 const examples = "../../examples/gateway"
@@ -128,7 +128,7 @@ func (x *example) compose(ctx context.Context, project, dir string, args ...stri
 func (x *example) dial(address string) (conn net.Conn, err error) {
 	_, port, _ := net.SplitHostPort(address)
 	err = x.host.Do(func() error {
-		conn, err = net.DialTimeout("tcp", "127.0.0.1:"+port, 10*time.Second)
+		conn, err = net.DialTimeout("tcp", "127.0.0.1:"+port, place.Timeout)
 		return err
 	})
 	return conn, err
@@ -139,7 +139,7 @@ func (x *example) client() *http.Client {
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: x.roots},
 		DialContext: func(_ context.Context, _, address string) (net.Conn, error) { return x.dial(address) }}
 	x.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second,
+	return &http.Client{Transport: transport, Timeout: place.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
@@ -184,21 +184,6 @@ func (x *example) until(status int, method, url string, headers ...string) (*htt
 			fmt.Sprintf("%s %s: want %d, got %v %s %v", method, url, status, answer, body, err)
 	})
 	return answer, body
-}
-
-// patiently asks until something holds, for up to a minute. Nothing announces that Docker and the
-// applications are ready.
-func (x *example) patiently(holds func() (is bool, otherwise string)) {
-	x.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		is, otherwise := holds()
-		if is {
-			return
-		}
-		if time.Now().After(end) {
-			x.Fatalf("after a minute: %s", otherwise)
-		}
-	}
 }
 
 // want sends a request once, and compares the status and a part of the body.

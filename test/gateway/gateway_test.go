@@ -10,12 +10,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"fairlead/internal/child"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/dockerd"
 	"fairlead/test/authority"
 	"fairlead/test/engines"
+	"fairlead/test/place"
 )
 
 // stack is an engine with the gateway and its network.
@@ -108,6 +110,36 @@ func (s *stack) logs() string {
 	return string(out)
 }
 
+// wantLog waits until the log of a container has all texts: the engine has them later than the container's clients have
+// their answers.
+func (s *stack) wantLog(container string, texts ...string) {
+	s.Helper()
+	s.patiently(func() (bool, string) {
+		out, err := s.engine.Docker(s.Context(), "logs", container).CombinedOutput()
+		for _, text := range texts {
+			if !strings.Contains(string(out), text) {
+				return false, fmt.Sprintf("the log of %s lacks %s: %v\n%s", container, text, err, out)
+			}
+		}
+		return true, ""
+	})
+}
+
+// patiently asks until something holds, for up to a minute. Nothing announces that Docker and the
+// applications are ready.
+func (s *stack) patiently(holds func() (is bool, otherwise string)) {
+	s.Helper()
+	for end := time.Now().Add(place.Timeout); ; time.Sleep(20 * time.Millisecond) {
+		is, otherwise := holds()
+		if is {
+			return
+		}
+		if time.Now().After(end) {
+			s.Fatalf("after a minute: %s", otherwise)
+		}
+	}
+}
+
 // replica starts a container with the labels of the seed's stack.
 func (s *stack) replica(name string) {
 	s.Helper()
@@ -183,10 +215,7 @@ func TestStack(t *testing.T) {
 			t.Errorf("%s lacks %s:\n%s", path, want, got)
 		}
 	}
-	if said := s.logs(); !strings.Contains(said, "my-httprouter") ||
-		!strings.Contains(said, `"GET /shop HTTP/2.0" 200`) {
-		t.Errorf("the log names no typo, or has no line of the request:\n%s", said)
-	}
+	s.wantLog("gateway", "my-httprouter", `"GET /shop HTTP/2.0" 200`)
 	x := s.onHost()
 	x.starting()
 	l := x.load(setting(t, "FAIRLEAD_GATEWAY_RATE", 200))

@@ -43,10 +43,7 @@ func TestSeed(t *testing.T) {
 	} {
 		x.want(200, want, "GET", "http://localhost:8888/"+path)
 	}
-	said := x.docker("logs", "dockerlab_traefik_1") + x.errors("dockerlab_traefik_1")
-	if !strings.Contains(said, "my-httprouter") || !strings.Contains(said, `"GET /shop HTTP/2.0" 200`) {
-		t.Errorf("the log names no typo, or has no line of the request:\n%s", said)
-	}
+	x.wantLog("dockerlab_traefik_1", "my-httprouter", `"GET /shop HTTP/2.0" 200`)
 	serial := first.TLS.PeerCertificates[0].SerialNumber
 	x.docker("restart", "--time", "1", "dockerlab_traefik_1")
 	for _, after := range []string{"a restart", "an update of the image"} {

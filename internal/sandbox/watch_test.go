@@ -6,16 +6,23 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/sandbox"
+	"fairlead/test/place"
 )
 
-// until receives ticks until reached returns true. If a tick is missing, the
-// test's time limit ends it.
-func until(ticks <-chan struct{}, reached func() bool) {
+// until receives ticks until reached returns true.
+func until(t *testing.T, ticks <-chan struct{}, reached func() bool) {
+	t.Helper()
+	deadline := time.After(place.Timeout)
 	for !reached() {
-		<-ticks
+		select {
+		case <-ticks:
+		case <-deadline:
+			t.Fatal("timeout: a tick is missing")
+		}
 	}
 }
 
@@ -43,7 +50,7 @@ func TestWatchNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	named(t, f, "web")
-	until(ticks, exists("web"))
+	until(t, ticks, exists("web"))
 
 	// The mount table does not change for a link to a process's namespace.
 	pid := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
@@ -51,13 +58,13 @@ func TestWatchNames(t *testing.T) {
 	if err := os.Symlink(fmt.Sprintf("/proc/%d/ns/net", pid), link); err != nil {
 		t.Fatal(err)
 	}
-	until(ticks, exists("linked"))
+	until(t, ticks, exists("linked"))
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
-	until(ticks, gone("linked"))
+	until(t, ticks, gone("linked"))
 	unname(t, f, "web")
-	until(ticks, gone("web"))
+	until(t, ticks, gone("web"))
 }
 
 func TestWatchEngine(t *testing.T) {
@@ -74,32 +81,40 @@ func TestWatchEngine(t *testing.T) {
 	// The engine starts after the watch, ends, and starts again.
 	e := newEngine(t, socket)
 	for range 3 {
-		until(ticks, e.followed)
+		e.awaitFollower()
 		e.set("web", running)
-		until(ticks, runs)
+		until(t, ticks, runs)
 		e.set("web", exited)
-		until(ticks, func() bool { return !runs() })
+		until(t, ticks, func() bool { return !runs() })
 		e.stop()
 		e.start()
 	}
 }
 
-// followed reports whether a client follows the engine's events.
-func (e *engine) followed() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.events) > 0
+// awaitFollower waits until a client follows the engine's events. The engine begins to send them after the client has
+// its answer, so no tick shows this.
+func (e *engine) awaitFollower() {
+	e.t.Helper()
+	followed := func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.events) > 0
+	}
+	for end := time.Now().Add(place.Timeout); !followed(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			e.t.Fatal("timeout: no client follows the engine's events")
+		}
+	}
 }
 
 // TestWatchEnds: when its context ends, Watch closes the connection to the engine.
 func TestWatchEnds(t *testing.T) {
 	e := newEngine(t, socketPath(t))
 	ctx, cancel := context.WithCancel(t.Context())
-	ticks, err := finder(t, e.socket).Watch(ctx)
-	if err != nil {
+	if _, err := finder(t, e.socket).Watch(ctx); err != nil {
 		t.Fatal(err)
 	}
-	until(ticks, e.followed)
+	e.awaitFollower()
 	cancel()
 	e.server.Close() // it waits until all connections are closed
 }

@@ -87,44 +87,48 @@ func unopened(t *testing.T, p *sockets.Proxy, c proxy.Config) *engine.UnopenedEr
 // TestNewPortsAreOpenFirst: a step that needs new ports is repeated after the proxy has opened them. Closing ports, and
 // giving open ones another target, needs no answer.
 func TestNewPortsAreOpenFirst(t *testing.T) {
-	p, f := begin(t)
-	u := unopened(t, p, listening(80, 81))
-	unopened(t, p, listening(80, 81)) // the proxy says nothing
-	if n := f.answer(nil); n != 2 {
-		t.Errorf("the proxy got %d listeners, want 2", n)
-	}
-	if err := u.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	other := listening(80, 81)
-	other.Listeners[0].Target = netip.MustParseAddr("172.30.0.3")
-	for _, c := range []proxy.Config{listening(80, 81), other, listening(81)} {
-		if err := p.Set(t.Context(), c); err != nil {
-			t.Fatalf("set %v: %v", c, err)
+	synctest.Test(t, func(t *testing.T) {
+		p, f := begin(t)
+		u := unopened(t, p, listening(80, 81))
+		unopened(t, p, listening(80, 81)) // the proxy says nothing
+		if n := f.answer(nil); n != 2 {
+			t.Errorf("the proxy got %d listeners, want 2", n)
 		}
-	}
-	for n := 0; n != 1; n = f.answer(nil) { // the newest one is sent; earlier ones may be
-	}
-	if err := p.Await(t.Context()); err != nil {
-		t.Error(err)
-	}
+		if err := u.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		other := listening(80, 81)
+		other.Listeners[0].Target = netip.MustParseAddr("172.30.0.3")
+		for _, c := range []proxy.Config{listening(80, 81), other, listening(81)} {
+			if err := p.Set(t.Context(), c); err != nil {
+				t.Fatalf("set %v: %v", c, err)
+			}
+		}
+		for n := 0; n != 1; n = f.answer(nil) { // the newest one is sent; earlier ones may be
+		}
+		if err := p.Await(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestTakenPort: the repeated step gets the reason why a port cannot be opened, and so does a later one.
 func TestTakenPort(t *testing.T) {
-	p, f := begin(t)
-	for range 2 {
-		u := unopened(t, p, listening(80))
-		taken := &proxy.BindError{Proto: model.TCP, Err: errors.New("in use")}
-		f.answer(taken)
-		if err := u.Wait(t.Context()); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		p, f := begin(t)
+		for range 2 {
+			u := unopened(t, p, listening(80))
+			taken := &proxy.BindError{Proto: model.TCP, Err: errors.New("in use")}
+			f.answer(taken)
+			if err := u.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var bind *proxy.BindError
+			if err := p.Set(t.Context(), listening(80)); !errors.As(err, &bind) {
+				t.Errorf("%v, want %v", err, taken)
+			}
 		}
-		var bind *proxy.BindError
-		if err := p.Set(t.Context(), listening(80)); !errors.As(err, &bind) {
-			t.Errorf("%v, want %v", err, taken)
-		}
-	}
+	})
 }
 
 // TestSilentProxy: a step that needs a proxy that says nothing fails after a while. Others do not notice.
@@ -170,32 +174,34 @@ func TestUnusedPortsAreClosed(t *testing.T) {
 // TestStepsBegunFromAnotherState: new ports of a step are not opened if the ports have changed since it began: it
 // begins anew.
 func TestStepsBegunFromAnotherState(t *testing.T) {
-	p, f := begin(t)
-	u := unopened(t, p, listening(80))
-	f.answer(nil)
-	if err := u.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Set(t.Context(), listening(80)); err != nil {
-		t.Fatal(err)
-	}
-	<-f.got // the proxy is busy with it
-	u = unopened(t, p, listening(80, 81))
-	if err := p.Set(t.Context(), proxy.Config{}); err != nil { // another step closes all
-		t.Fatal(err)
-	}
-	f.answers <- nil
-	for answered := false; !answered; {
-		select {
-		case c := <-f.got:
-			if len(c.Listeners) != 0 {
-				t.Errorf("%d ports are open again, which another step has closed", len(c.Listeners))
-			}
-			f.answers <- nil
-		case <-u.Done:
-			answered = true
+	synctest.Test(t, func(t *testing.T) {
+		p, f := begin(t)
+		u := unopened(t, p, listening(80))
+		f.answer(nil)
+		if err := u.Wait(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-	}
+		if err := p.Set(t.Context(), listening(80)); err != nil {
+			t.Fatal(err)
+		}
+		<-f.got // the proxy is busy with it
+		u = unopened(t, p, listening(80, 81))
+		if err := p.Set(t.Context(), proxy.Config{}); err != nil { // another step closes all
+			t.Fatal(err)
+		}
+		f.answers <- nil
+		for answered := false; !answered; {
+			select {
+			case c := <-f.got:
+				if len(c.Listeners) != 0 {
+					t.Errorf("%d ports are open again, which another step has closed", len(c.Listeners))
+				}
+				f.answers <- nil
+			case <-u.Done:
+				answered = true
+			}
+		}
+	})
 }
 
 // TestPortsThatAnotherStepCloses: a step whose new ports another step has closed before it used them opens them again.

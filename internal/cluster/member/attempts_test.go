@@ -21,13 +21,27 @@ func (h *host) named(name string) error {
 		Etcd: api.EtcdAccess{Endpoints: []string{"https://192.0.2.99:2379"}}})
 }
 
+// unanswered creates cluster default while etcd does not answer. The request ends when it waits for etcd.
+func (h *host) unanswered() error {
+	h.Helper()
+	ctx, cancel := context.WithCancel(h.Context())
+	defer cancel()
+	before := h.client.Lost()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- h.Init(ctx, api.ClusterInit{ClusterNode: h.node(),
+			Etcd: api.EtcdAccess{Endpoints: []string{"http://x:1"}}})
+	}()
+	h.until("the request waits for etcd", func() bool { return h.client.Lost() > before })
+	cancel()
+	return <-ended
+}
+
 // interrupted loses the answer to the creation of cluster default.
 func (h *host) interrupted() {
 	h.Helper()
 	h.client.Set(kvtest.AnswerLost)
-	ctx, cancel := context.WithTimeout(h.Context(), 100*time.Millisecond)
-	defer cancel()
-	err := h.Init(ctx, api.ClusterInit{ClusterNode: h.node(), Etcd: api.EtcdAccess{Endpoints: []string{"http://x:1"}}})
+	err := h.unanswered()
 	if _, created := h.store.Snapshot().Get(record.MetaKey); !errors.Is(err, kv.ErrUnknown) || !created {
 		h.Fatalf("init without an answer: %v, and etcd has the cluster: %v", err, created)
 	}
@@ -84,11 +98,7 @@ func TestInitKeepsOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.client.Set(kvtest.RequestLost)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	err := one.Init(ctx, api.ClusterInit{ClusterNode: one.node(),
-		Etcd: api.EtcdAccess{Endpoints: []string{"http://x:1"}}})
-	if !errors.Is(err, kv.ErrUnknown) {
+	if err := one.unanswered(); !errors.Is(err, kv.ErrUnknown) {
 		t.Fatal(err)
 	}
 	one.client.Set(kvtest.Works)

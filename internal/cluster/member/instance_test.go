@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
@@ -399,7 +398,7 @@ func TestOneAddressIsGone(t *testing.T) {
 	if err := two.writes(); err != nil {
 		t.Errorf("a node without one of its addresses writes: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var said string
 	if err := one.Peer(ctx, two.id(), "echo", "x", &said); err != nil {

@@ -220,11 +220,7 @@ func TestInterrupted(t *testing.T) {
 	w := newWorld(t)
 	one, two := w.host(1), w.host(2)
 	one.client.Set(kvtest.AnswerLost)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	err := one.Init(ctx, api.ClusterInit{Etcd: api.EtcdAccess{Endpoints: []string{"http://x:1"}},
-		ClusterNode: one.node()})
-	if !errors.Is(err, kv.ErrUnknown) {
+	if err := one.unanswered(); !errors.Is(err, kv.ErrUnknown) {
 		t.Fatalf("init without an answer: %v", err)
 	}
 	one.client.Set(kvtest.Works)
@@ -238,7 +234,8 @@ func TestInterrupted(t *testing.T) {
 	}
 	token := one.token(api.ClusterTokenRequest{})
 	// The host ends its request when it has been admitted, before it gets the answer.
-	ctx, cancel = context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	failed := make(chan struct{})
 	w.mu.Lock()
 	one.committed = func(t kv.Txn) {
@@ -248,7 +245,7 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 	w.mu.Unlock()
-	err = two.Join(ctx, api.ClusterJoin{Token: token, ClusterNode: two.node()})
+	err := two.Join(ctx, api.ClusterJoin{Token: token, ClusterNode: two.node()})
 	close(failed)
 	if _, admitted := w.store.Snapshot().Get(record.Key(record.NodeNames, "host2")); err == nil || !admitted {
 		t.Fatalf("join without an answer: %v, and the node is admitted: %v", err, admitted)

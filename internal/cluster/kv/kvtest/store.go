@@ -65,6 +65,8 @@ const (
 type Client struct {
 	store *Store
 	fault Fault
+	// lost counts the transactions whose request or answer was lost.
+	lost int
 }
 
 // Client returns a connection without a fault.
@@ -92,6 +94,14 @@ func (c *Client) EndLease() {
 	c.store.change(nil, ended)
 }
 
+// Lost returns how many transactions of the client have lost their request or their answer so far. Each fails when its
+// context ends.
+func (c *Client) Lost() int {
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	return c.lost
+}
+
 // Commit commits a transaction, or fails as the fault says.
 func (c *Client) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 	if err := t.Validate(); err != nil {
@@ -105,6 +115,9 @@ func (c *Client) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 	var result kv.Result
 	if fault == Works || fault == AnswerLost {
 		result = c.store.commit(c, t)
+	}
+	if fault == RequestLost || fault == AnswerLost {
+		c.lost++
 	}
 	c.store.mu.Unlock()
 	switch fault {

@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 	"fairlead/test/process"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,9 +81,10 @@ func (l *lan) serve(options ...string) *dnsmasq {
 	return d
 }
 
-// says waits until the server's log contains words.
+// says waits until the server's log contains words. The server is killed if they do not come in time.
 func (d *dnsmasq) says(words string) {
 	d.t.Helper()
+	defer time.AfterFunc(place.Timeout, func() { _ = d.p.Kill() }).Stop()
 	var said []string
 	for d.lines.Scan() {
 		if strings.Contains(d.lines.Text(), words) {
@@ -159,8 +161,10 @@ func (h *holding) next() Lease {
 		return l
 	case err := <-h.ended:
 		h.t.Fatalf("Run returned: %v", err)
-		return Lease{}
+	case <-time.After(place.Timeout):
+		h.t.Fatal("timeout: no lease")
 	}
+	return Lease{}
 }
 
 // end stops Run, which must release the lease.

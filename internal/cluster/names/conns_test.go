@@ -53,7 +53,7 @@ func TestHalfQuestions(t *testing.T) {
 		if from == "the same sandbox" {
 			ns = greedy
 		}
-		if r, err := ask(ns, "tcp", "10.9.0.1:53", netip.Addr{}); err != nil || len(r.Answer) != 2 {
+		if r, err := ask(ns, "tcp", "10.9.0.1:53", netip.Addr{}, place.Timeout); err != nil || len(r.Answer) != 2 {
 			t.Errorf("%s: %v %v", from, r, err)
 		}
 	}

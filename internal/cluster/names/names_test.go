@@ -176,22 +176,22 @@ func TestServer(t *testing.T) {
 	}
 	for _, network := range []string{"udp", "tcp"} {
 		for _, server := range []string{"10.9.0.1:53", "[fd00:9::1]:53"} {
-			r, err := ask(sandbox, network, server, netip.Addr{})
+			r, err := ask(sandbox, network, server, netip.Addr{}, place.Timeout)
 			if err != nil || len(r.Answer) != 2 {
 				t.Errorf("%s %s: %v %v", network, server, r, err)
 			}
 		}
 	}
-	if r, err := ask(sandbox, "udp", "10.9.0.1:53", netip.MustParseAddr("192.0.2.9")); err == nil {
+	if r, err := ask(sandbox, "udp", "10.9.0.1:53", netip.MustParseAddr("192.0.2.9"), silence); err == nil {
 		t.Errorf("a client outside of the network got an answer: %v", r)
 	}
-	if r, err := ask(sandbox, "udp", "192.0.2.1:53", netip.Addr{}); err == nil {
+	if r, err := ask(sandbox, "udp", "192.0.2.1:53", netip.Addr{}, silence); err == nil {
 		t.Errorf("another address of the host answered: %v", r)
 	}
 	if failed := s.Set(nil); len(failed) > 0 {
 		t.Fatal(failed)
 	}
-	if r, err := ask(sandbox, "udp", "10.9.0.1:53", netip.Addr{}); err == nil {
+	if r, err := ask(sandbox, "udp", "10.9.0.1:53", netip.Addr{}, silence); err == nil {
 		t.Errorf("the server answered after the network was removed: %v", r)
 	}
 }
@@ -261,7 +261,7 @@ func TestPortInUse(t *testing.T) {
 		t.Error(failed)
 	}
 	s.Update(shop())
-	if r, err := ask(host, "udp", "10.9.0.1:53", netip.Addr{}); err != nil || len(r.Answer) != 2 {
+	if r, err := ask(host, "udp", "10.9.0.1:53", netip.Addr{}, place.Timeout); err != nil || len(r.Answer) != 2 {
 		t.Errorf("%v %v", r, err)
 	}
 }
@@ -284,7 +284,8 @@ func TestSetWhileAsked(t *testing.T) {
 				case <-ended:
 					return
 				default:
-					_, _ = ask(host, "udp", "10.9.0.1:53", netip.Addr{}) // it fails while the server does not listen
+					// It fails while the server does not listen.
+					_, _ = ask(host, "udp", "10.9.0.1:53", netip.Addr{}, silence)
 				}
 			}
 		})
@@ -307,13 +308,17 @@ func TestSetWhileAsked(t *testing.T) {
 	askers.Wait()
 }
 
+// silence is how long a test waits for an answer that must not come.
+const silence = 2 * time.Second
+
 // ask asks a server for the IPv4 addresses of web, from an address of the namespace.
-func ask(from *netns.Namespace, network, server string, source netip.Addr) (r *dns.Msg, err error) {
-	dialer := net.Dialer{Timeout: 2 * time.Second}
+func ask(from *netns.Namespace, network, server string, source netip.Addr, limit time.Duration) (r *dns.Msg,
+	err error) {
+	dialer := net.Dialer{Timeout: limit}
 	if source.IsValid() {
 		dialer.LocalAddr = &net.UDPAddr{IP: source.AsSlice()}
 	}
-	client := dns.Client{Net: network, Dialer: &dialer, Timeout: 2 * time.Second}
+	client := dns.Client{Net: network, Dialer: &dialer, Timeout: limit}
 	err = from.Do(func() error {
 		conn, err := client.Dial(server)
 		if err != nil {

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 	"fairlead/test/shell"
 )
 
@@ -239,7 +241,12 @@ func TestConflict(t *testing.T) {
 	events := w.FollowEvents(t.Context())
 	for range 1000 {
 		w.sh("nft flush ruleset")
-		e := <-events
+		var e api.Event
+		select {
+		case e = <-events:
+		case <-time.After(place.Timeout):
+			t.Fatal("timeout: no repair is reported")
+		}
 		if e.Kind == api.Conflicting {
 			if !strings.Contains(e.Detail, "nft (process ") || !strings.Contains(e.Detail, "keeps changing nft table") {
 				t.Errorf("the conflict's detail is %s", e.Detail)

@@ -118,6 +118,12 @@ func TestRequestsAfterTheProxyDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	group, in := w.group()
+	w.loadServices()
+	loaded, _ := w.group()
+	if _, err := w.Admit(api.Workload{Name: "early", Ref: "container:early", Cgroup: loaded,
+		Publishes: published("", 8091)}); err != nil {
+		t.Fatal(err)
+	}
 	open := w.killProxy(shop)
 
 	results := map[string]chan error{}

@@ -168,12 +168,12 @@ func (r *reached) publishesAll(d model.Driver, away bool) {
 
 // ask sends a request and waits for the answer.
 func ask(from place.Place, network, at string) error {
-	conn, err := place.Dial(from, network, at, 10*time.Second)
+	conn, err := place.Dial(from, network, at, place.Timeout)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(place.Timeout))
 	if _, err := fmt.Fprintln(conn, "ask"); err != nil {
 		return err
 	}

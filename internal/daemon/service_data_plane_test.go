@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -206,7 +207,9 @@ func TestDataPlaneFails(t *testing.T) {
 // awaitEvent waits for an event.
 func (w *world) awaitEvent(event string) {
 	w.Helper()
-	for e := range w.FollowEvents(w.Context()) {
+	ctx, cancel := context.WithTimeout(w.Context(), place.Timeout)
+	defer cancel()
+	for e := range w.FollowEvents(ctx) {
 		if e.Object+": "+string(e.Kind) == event {
 			return
 		}

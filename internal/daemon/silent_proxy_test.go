@@ -32,6 +32,10 @@ func TestSilentProxy(t *testing.T) {
 	if err := publish(8080, model.ViaProxy); err != nil {
 		t.Fatal(err)
 	}
+	if err := publish(8083, model.ViaEBPF); err != nil {
+		t.Fatal(err)
+	}
+	w.loadServices()
 	if err := unix.Kill(w.proxy, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +66,15 @@ func TestSilentProxy(t *testing.T) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
+}
+
+// loadServices makes the kernel verify the programs for services now. A busy machine takes longer for that than a
+// request waits for the proxy.
+func (w *world) loadServices() {
+	w.Helper()
+	early := site("early", at("10.0.0.4", 8080))
+	early.Ports = []model.PortRange{model.Port(81)}
+	w.serve(early)
 }
 
 // slowMeter delays each step that needs ports of the proxy until the proxy has opened them.

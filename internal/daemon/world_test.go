@@ -157,7 +157,7 @@ func (w *world) start() *world {
 	}
 	w.Daemon, w.store = d, s
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
 	stopped := false
 	w.stop = func() {
@@ -167,8 +167,13 @@ func (w *world) start() *world {
 		stopped = true
 		cancel()
 		end()
-		if err := <-ended; err != nil {
-			w.Error(err)
+		select {
+		case err := <-ended:
+			if err != nil {
+				w.Error(err)
+			}
+		case <-time.After(2 * place.Timeout):
+			w.Fatal("timeout: the daemon has not ended")
 		}
 		if err := s.Close(); err != nil {
 			w.Error(err)

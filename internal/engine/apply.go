@@ -14,7 +14,7 @@ import (
 
 // steps sorts the steps of a diff by who carries them out and when.
 type steps struct {
-	// first deletes links whose names or devices new links need.
+	// first deletes links whose names, devices or addresses new links need.
 	first    []plan.Op
 	set, del []plan.Op
 	// unserved removes virtual services of IPVS. Their clients' connections end
@@ -32,8 +32,8 @@ func sortSteps(ops []plan.Op) steps {
 		if op.Del {
 			continue
 		}
-		for _, end := range plan.Ends(op.Object) {
-			wanted[end] = true
+		for _, claim := range plan.Claims(op.Object) {
+			wanted[claim] = true
 		}
 	}
 	for _, op := range ops {
@@ -48,7 +48,7 @@ func sortSteps(ops []plan.Op) steps {
 			s.set = append(s.set, op)
 		case isIPVS(op.Object):
 			s.unserved = append(s.unserved, op)
-		case slices.ContainsFunc(plan.Ends(op.Object), func(end string) bool { return wanted[end] }):
+		case slices.ContainsFunc(plan.Claims(op.Object), func(claim string) bool { return wanted[claim] }):
 			s.first = append(s.first, op)
 		default:
 			s.del = append(s.del, op)

@@ -291,3 +291,43 @@ func TestBridgedSandboxesReachSubLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestSubLinkIsRenamed changes the name of an interface. Its hardware address and its IP addresses stay, which two links
+// of one parent cannot have. If that fails, the sandbox has the interface that it had.
+func TestSubLinkIsRenamed(t *testing.T) {
+	for _, d := range subLinkDrivers(t) {
+		for _, mode := range map[model.Driver][]model.Mode{model.DriverMacvlan: {model.ModeBridge, model.ModePassthru},
+			model.DriverIPvlan: {model.ModeL2, model.ModeL3}}[d] {
+			t.Run(string(d)+"/"+string(mode), func(t *testing.T) {
+				w := world(t)
+				s := onLAN(t, w, d, "web")
+				s.Networks[0].Mode = mode
+				s.Endpoints[0].Interface = "eth0"
+				full := mustSet(t, w, s)
+				s.Endpoints[0].Addresses = full.Endpoints[0].Addresses
+				serve(t, in(w, "web"), "web", ":80")
+				renamed := s
+				renamed.Endpoints = slices.Clone(s.Endpoints)
+				renamed.Endpoints[0].Interface = "lan0"
+				sh(t, in(w, "web"), "ip link add lan0 type bridge")
+				if _, err := w.Engine.Set(context.Background(), renamed); err == nil ||
+					!strings.Contains(err.Error(), "the sandbox has an interface lan0 already") {
+					t.Errorf("renamed to the name of another interface: %v", err)
+				}
+				undrifted(t, w)
+				sh(t, in(w, "web"), "ip link del lan0")
+				mustSet(t, w, renamed)
+				undrifted(t, w)
+				if links := sh(t, in(w, "web"), "ip -br link"); strings.Contains(links, "eth0") ||
+					!strings.Contains(links, "lan0") {
+					t.Errorf("the sandbox has %s", links)
+				}
+				from := place.Place(w.DoClient)
+				if mode == model.ModeL3 { // the LAN has no route to the sandbox
+					from = in(w, "web")
+				}
+				hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
+			})
+		}
+	}
+}

@@ -52,6 +52,21 @@ type SubLink struct {
 // Ends implements linker.
 func (b SubLink) Ends() []string { return []string{end(b.Netns, b.Name)} }
 
+// Claims returns what only one of the interfaces can have: the names of the object's ends and, if it is a SubLink, its
+// hardware address among the links of its parent, and its owner there. The owner stands for its IP addresses: links with
+// the hardware address of their parent cannot have the same one.
+func Claims(o Object) []string {
+	claims := Ends(o)
+	b, ok := o.(SubLink)
+	if !ok {
+		return claims
+	}
+	if b.MAC != "" {
+		claims = append(claims, "on "+b.Parent+" "+b.MAC)
+	}
+	return append(claims, "on "+b.Parent+" of "+b.Owner)
+}
+
 // adjusts reports whether the link can be changed from old to this state without
 // being recreated.
 func (b SubLink) adjusts(old Object) bool {

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,11 +9,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"fairlead/internal/child"
+	"fairlead/internal/escape"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/rig"
@@ -59,7 +62,7 @@ func (d *docker) runContainer(
 	}
 	if c.control, err = c.call(ctx, l); err != nil {
 		_ = c.cli.Kill() // its output is complete only after it has ended
-		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, c.said.Line())
+		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, causeIn(c.said.Text()))
 	}
 	if err := c.know(); err != nil {
 		return nil, errors.Join(fmt.Errorf("find the container %s: %w", name, err), c.cli.Kill())
@@ -89,6 +92,19 @@ func (c *container) call(ctx context.Context, l net.Listener) (net.Conn, error) 
 		return nil, errors.Join(errors.New("it does not connect"), limited.Err())
 	}
 	return conn, nil
+}
+
+// causeIn returns what docker's CLI has printed about a failure, in one line. The log lines and the advice of the CLI are
+// omitted, because they would follow the cause: a report repeats only the begin and the end of an error.
+func causeIn(output string) string {
+	var cause strings.Builder
+	for line := range strings.Lines(output) {
+		if !slices.ContainsFunc([]string{`time="`, "Run 'docker ", "See 'docker "},
+			func(begin string) bool { return strings.HasPrefix(line, begin) }) {
+			cause.WriteString(line)
+		}
+	}
+	return cmp.Or(escape.OneLine(cause.String()), escape.OneLine(output))
 }
 
 // know gets the id of the process that has connected from the kernel.
@@ -127,7 +143,7 @@ func (c *container) Done() <-chan struct{} { return c.cli.Done() }
 func (c *container) Wait() error {
 	err := c.cli.Wait()
 	if err != nil {
-		err = fmt.Errorf("docker run: %w: %s", err, c.said.Line())
+		err = fmt.Errorf("docker run: %w: %s", err, causeIn(c.said.Text()))
 	}
 	return err
 }

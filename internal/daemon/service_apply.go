@@ -80,13 +80,14 @@ func (s *services) completed(w model.Desired, pools map[string]*pool.Pool,
 // apply applies a desired state. New real servers are checked once they can be reached.
 // If a service cannot have the real servers that it newly selects, the state is applied
 // without them: a service must not keep a sandbox from being attached. Returns an
-// *engine.UnopenedError if the state needs ports that the proxy has not opened yet.
+// *engine.UnopenedError if the state needs ports that the proxy has not opened yet. If the proxy cannot open them, no
+// other state is tried: it would need them, too, and the step would be repeated for ever.
 func (s *services) apply(w model.Desired) error {
 	defer s.health.Hold()()
 	host := s.networks.hostState(w)
 	want := s.targetOf(w, host, s.leased(w, host), nil)
 	err := s.applyTarget(want)
-	if err == nil || sockets.AreUnopened(err) {
+	if err == nil || sockets.AreUnopened(err) || sockets.AreRefused(err) {
 		return err
 	}
 	without := s.targetOf(w, host, s.full.Endpoints, nil)

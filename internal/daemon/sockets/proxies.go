@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"fairlead/internal/engine"
+	"fairlead/internal/model"
+	"fairlead/internal/proxy"
 )
 
 // Config contains what Proxies needs.
@@ -87,6 +89,12 @@ func Repeat(ctx context.Context, step func() error) error {
 			return err
 		}
 	}
+}
+
+// AreRefused reports whether a step has failed because ports cannot be opened, for example because another process has
+// them.
+func AreRefused(err error) bool {
+	return errors.As(err, new(*model.PortTakenError)) || errors.As(err, new(*proxy.BindError))
 }
 
 // AreUnopened reports whether a step has failed because it needs ports that the proxy has not opened yet.

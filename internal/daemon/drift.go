@@ -185,7 +185,7 @@ func (h *healer) next() time.Duration { return h.retry.Next(h.conflicts.Next()) 
 
 // healAll reads and repairs all objects.
 func (h *healer) healAll(ctx context.Context) time.Duration {
-	differing, err := h.engine.Heal(ctx)
+	differing, err := h.repairAll(ctx)
 	if err == nil {
 		h.report(differing, watch.PendingEvents{})
 	} else if !sockets.AreUnopened(err) {

@@ -26,7 +26,9 @@ func (d *Daemon) keepProxy(ctx context.Context) {
 			err = d.healProxy(ctx)
 		case <-again:
 			again = nil
-			err = sockets.Repeat(ctx, func() error { _, err := d.engine.Heal(ctx); return err })
+			err = sockets.Repeat(ctx, func() error {
+				return d.once(func() error { _, err := d.repairAll(ctx); return err })
+			})
 		}
 		if err != nil && ctx.Err() == nil {
 			d.cfg.Log.Error("reopen the proxy's ports", "error", err)

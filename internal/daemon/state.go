@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/engine"
 	"fairlead/internal/lock"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 )
 
 // state is what all parts of the daemon share. Each part embeds it and adds fields of
@@ -111,6 +112,13 @@ func (s *state) step(ctx context.Context, f func() error) error {
 	err := s.releasing(func() error { return s.ports.Do(ctx, func() error { return s.once(f) }) })
 	resets.Wait(ctx, own)
 	return err
+}
+
+// repairAll reads and repairs all objects (engine.Heal). Only f of once may call it: a repair can reset clients, and a
+// request that ran meanwhile would take the resets for its own and wait for them.
+func (s *state) repairAll(ctx context.Context) ([]plan.Op, error) {
+	lock.Assert(s.repeats, "the host is repaired outside of once: a request would wait for the resets of the repair")
+	return s.engine.Heal(ctx)
 }
 
 // resetLater implements engine.Config.Later.

@@ -11,7 +11,7 @@ import (
 	"fairlead/test/place"
 )
 
-// takePort starts the daemon again while another process has a port that it has published.
+// takePort starts the daemon again while another process has a port that it has published. The proxy ends with the daemon.
 func (w *world) takePort(addr string) (free func()) {
 	w.Helper()
 	w.stop()

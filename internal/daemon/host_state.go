@@ -16,7 +16,7 @@ func (ns *networks) hostState(w model.Desired) model.State {
 		host.Endpoints = append(host.Endpoints, ns.withKeptAddresses(a.Leased()))
 	}
 	for _, n := range w.Networks {
-		if used[n.Name] || permanent(n) && ns.problems[networkProblem(n.Name)] == "" {
+		if used[n.Name] || n.Permanent() && ns.problems[networkProblem(n.Name)] == "" {
 			host.Networks = append(host.Networks, n)
 		}
 	}
@@ -26,13 +26,6 @@ func (ns *networks) hostState(w model.Desired) model.State {
 		}
 	}
 	return host
-}
-
-// permanent reports whether a network exists on the host even without endpoints. A
-// bridge network that Docker created does: Docker's own driver keeps its bridges too,
-// and deleting a bridge is slow.
-func permanent(n model.Network) bool {
-	return n.Origin == model.FromDocker && n.Traits().Permanent
 }
 
 // networkProblem returns the key of a network's problem.

@@ -88,3 +88,8 @@ func Drivers(has func(Traits) bool) []Driver {
 
 // Traits returns the traits of the network's driver.
 func (n Network) Traits() Traits { return n.Driver.Traits() }
+
+// Permanent reports whether the network exists on the host even without endpoints. A
+// bridge network that Docker created does: Docker's own driver keeps its bridges too,
+// and deleting a bridge is slow.
+func (n Network) Permanent() bool { return n.Origin == FromDocker && n.Traits().Permanent }

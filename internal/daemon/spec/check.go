@@ -13,10 +13,10 @@ import (
 // state.
 func (t *Draft) check() {
 	known := map[string]bool{}
-	for _, err := range flatten(completeState(t.before).Validate()) {
+	for _, err := range Flatten(completeState(t.before).Validate()) {
 		known[err.Error()] = true // not a mistake of the Spec
 	}
-	for _, err := range flatten(completeState(t.desired).Validate()) {
+	for _, err := range Flatten(completeState(t.desired).Validate()) {
 		if !known[err.Error()] {
 			t.mistake(t.partOf(err), err)
 		}
@@ -43,8 +43,8 @@ func completeState(w model.Desired) model.State {
 	return s
 }
 
-// flatten returns the errors that are joined in err.
-func flatten(err error) []error {
+// Flatten returns the errors that are joined in err.
+func Flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func flatten(err error) []error {
 	}
 	var all []error
 	for _, one := range joined.Unwrap() {
-		all = append(all, flatten(one)...)
+		all = append(all, Flatten(one)...)
 	}
 	return all
 }
@@ -63,7 +63,7 @@ func flatten(err error) []error {
 // error is about something else.
 func (t *Draft) MistakesIn(err error) api.Mistakes {
 	var all api.Mistakes
-	for _, one := range flatten(err) {
+	for _, one := range Flatten(err) {
 		var taken *model.PortTakenError
 		if errors.As(one, &taken) {
 			one = taken
@@ -95,9 +95,7 @@ func (t *Draft) partOf(err error) string {
 		}
 		for j, p := range t.spec.Attachments[i].Publishes {
 			p.Endpoint = name
-			// The publish mode may have been chosen meanwhile.
-			without, _, _ := strings.Cut(p.String(), " via ")
-			if begins("publish " + without + " via ") {
+			if begins(beginOf(p)) {
 				return fmt.Sprintf("attachments[%d].publishes[%d]", i, j)
 			}
 		}
@@ -115,4 +113,37 @@ func AtGateway(s api.Spec, err error) error {
 		return err
 	}
 	return &api.Fault{Code: api.CodeOf(err), Err: api.Mistakes{{At: "gateway", Text: err.Error()}}}
+}
+
+// beginOf returns the begin of an error about a publish. Its mode may have been chosen meanwhile.
+func beginOf(p model.Publish) string {
+	without, _, _ := strings.Cut(p.String(), " via ")
+	return "publish " + without + " via "
+}
+
+// Refused returns the objects of a desired state that an error of the engine is about, and the attachments to its
+// networks: the text begins with the object's name. It returns none for an error about something else.
+func Refused(w model.Desired, err error) (named model.Desired) {
+	begins := func(with string) bool { return strings.HasPrefix(err.Error(), with) }
+	for _, n := range w.Networks {
+		if begins("network " + n.Name + ": ") {
+			named.Networks = append(named.Networks, n)
+		}
+	}
+	for _, a := range w.Attachments {
+		if begins("endpoint "+a.Name+": ") || begins("network "+a.Network+": ") {
+			named.Attachments = append(named.Attachments, a)
+		}
+	}
+	for _, v := range w.Services {
+		if begins("service " + v.Name + ": ") {
+			named.Services = append(named.Services, v)
+		}
+	}
+	for _, p := range w.Publishes {
+		if begins(beginOf(p)) {
+			named.Publishes = append(named.Publishes, p)
+		}
+	}
+	return named
 }

@@ -26,7 +26,7 @@ func (t *Draft) service(i int) {
 		return
 	}
 	if err := v.Validate(); err != nil {
-		for _, one := range flatten(err) {
+		for _, one := range Flatten(err) {
 			t.mistake(atReal(at, v, one.Error()), one)
 		}
 		return

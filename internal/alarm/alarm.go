@@ -43,6 +43,10 @@ func Suspended() time.Duration {
 	return (boot - monotonic).Round(resolution)
 }
 
+// SinceBoot returns how long ago the host booted. The time of suspends counts, and changes of the time of day do not.
+// Another process of the same boot may compare its results with these.
+func SinceBoot() time.Duration { return read(unix.CLOCK_BOOTTIME) }
+
 // Now returns the time by a clock that also runs while the host is suspended, and that ignores changes of the time of
 // day. Its results may be compared only with each other.
 func Now() time.Time { return time.Now().Add(Suspended()) }

@@ -138,6 +138,7 @@ func New(cfg Config) (*Daemon, error) {
 	if refused != nil {
 		cfg.Log.Error("restore the services of the cluster", "error", refused)
 	}
+	desired.Attachments = d.leases.Adopt(desired.Attachments)
 	// The watch begins before anything is applied, so that it misses no later change.
 	if d.healer.watcher, err = cfg.Host.Watch(d.life); err != nil {
 		d.end()

@@ -34,7 +34,11 @@ func (ap *applier) applyLease(name string, l model.Lease, current func() bool) e
 		if !ok || !current() || a.Lease.Equal(l) {
 			return nil
 		}
+		before := a.Lease
 		a.Lease = l
+		if before.Ends = l.Ends; before.Equal(l) { // it is renewed, and the host has it
+			return ap.save(ap.desired.WithAttachment(a))
+		}
 		err := ap.settle(ap.desired.WithAttachment(a))
 		if err == nil {
 			ap.cfg.Log.Info("lease", "attachment", name, "addresses", l.Prefixes)

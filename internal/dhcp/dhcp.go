@@ -43,6 +43,8 @@ type Config struct {
 	// Last is the address of an earlier lease, which is requested again. The zero
 	// value means any address.
 	Last netip.Addr
+	// Ends is when the earlier lease ends, by the clock of alarm.Now. Zero means that this is not known, or never.
+	Ends time.Time
 	// Failed is called once if there is no first lease, or the earlier one is not confirmed. Then the client goes on
 	// asking. If it is nil, Run returns the error.
 	Failed func(error)
@@ -81,7 +83,7 @@ var (
 
 // Run acquires a lease, renews it until ctx ends, and then releases it. It calls
 // notify, always from one goroutine, with the first lease, with each renewed or
-// new lease, and with the zero Lease after a loss. Returns ErrNoServer or another
+// new lease, and with the zero Lease after a loss, also after the end of an earlier lease that no server has confirmed. Returns ErrNoServer or another
 // error, after a bounded time, if it cannot get a first lease and Config.Failed is nil, and ErrGone when the
 // sandbox ends. After a later loss it tries until it gets a new lease.
 func Run(ctx context.Context, c Config, notify func(Lease)) error {

@@ -27,8 +27,9 @@ func maintain(ctx context.Context, x exchanger, c Config, notify func(Lease)) er
 		c.Failed(err)
 		if c.Last.IsValid() && errors.Is(err, errConflict) {
 			notify(Lease{})
+			c.Ends = time.Time{}
 		}
-		g, err = again(ctx, x)
+		g, err = again(ctx, x, c.Ends, func() { notify(Lease{}) })
 	}
 	for err == nil {
 		notify(g.Lease)
@@ -37,7 +38,7 @@ func maintain(ctx context.Context, x exchanger, c Config, notify func(Lease)) er
 		}
 		if err == nil {
 			notify(Lease{})
-			g, err = again(ctx, x)
+			g, err = again(ctx, x, time.Time{}, nil)
 		}
 	}
 	if ctx.Err() != nil && !g.IsZero() {
@@ -67,14 +68,22 @@ func first(ctx context.Context, x exchanger) (g grant, err error) {
 }
 
 // again requests a new lease after a loss, until it gets one. It fails only if ctx
-// or the sandbox ends.
-func again(ctx context.Context, x exchanger) (grant, error) {
+// or the sandbox ends. It calls ended when an earlier lease ends meanwhile, unless that time is zero.
+func again(ctx context.Context, x exchanger, ends time.Time, ended func()) (grant, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		g, err := x.acquire(ctx)
 		if err == nil || errors.Is(err, ErrGone) || ctx.Err() != nil {
 			return g, err
 		}
-		if err := sleep(ctx, x, x.now().Add(pause)); err != nil {
+		next := x.now().Add(pause)
+		if !ends.IsZero() && !next.Before(ends) {
+			if err := sleep(ctx, x, ends); err != nil {
+				return grant{}, err
+			}
+			ended()
+			ends = time.Time{}
+		}
+		if err := sleep(ctx, x, next); err != nil {
 			return grant{}, err
 		}
 	}

@@ -78,6 +78,8 @@ func TestHold(t *testing.T) {
 		server server
 		lasts  time.Duration
 		last   netip.Addr
+		// ends is when the lease of last ends; 0 means never.
+		ends time.Duration
 		// once means that the client does not go on asking.
 		once  bool
 		want  string
@@ -134,14 +136,33 @@ func TestHold(t *testing.T) {
 			}}, lasts: 20 * time.Minute, last: netip.MustParseAddr("192.0.2.1"),
 			want: "0s acquire|0s failed|0s acquire|10s acquire|10s got 192.0.2.1/24|20m0s release 192.0.2.1/24",
 		},
+		"no server after a restart, and the lease ends": {
+			server: server{extend: always(one), acquire: func(n int) (grant, error) {
+				if n < 5 {
+					return grant{}, ErrNoServer
+				}
+				return lease(one), nil
+			}}, lasts: 20 * time.Minute, last: netip.MustParseAddr("192.0.2.1"), ends: 25 * time.Second,
+			want: "0s acquire|0s failed|0s acquire|10s acquire|25s lost|30s acquire|1m10s acquire|1m10s got 192.0.2.1/24|" +
+				"20m0s release 192.0.2.1/24",
+		},
+		"a server after a restart, before the lease ends": {
+			server: server{extend: always(one), acquire: func(n int) (grant, error) {
+				if n < 3 {
+					return grant{}, ErrNoServer
+				}
+				return lease(one), nil
+			}}, lasts: 20 * time.Minute, last: netip.MustParseAddr("192.0.2.1"), ends: 25 * time.Second,
+			want: "0s acquire|0s failed|0s acquire|10s acquire|10s got 192.0.2.1/24|20m0s release 192.0.2.1/24",
+		},
 		"the address is in use after a restart": {
 			server: server{extend: always(two), acquire: func(n int) (grant, error) {
-				if n <= tries {
+				if n <= tries+1 {
 					return grant{}, errConflict
 				}
 				return lease(two), nil
-			}}, lasts: 20 * time.Minute, last: netip.MustParseAddr("192.0.2.1"),
-			want: "0s acquire|0s acquire|0s acquire|0s failed|0s lost|0s acquire|0s got 192.0.2.2/24|" +
+			}}, lasts: 20 * time.Minute, last: netip.MustParseAddr("192.0.2.1"), ends: 5 * time.Second,
+			want: "0s acquire|0s acquire|0s acquire|0s failed|0s lost|0s acquire|10s acquire|10s got 192.0.2.2/24|" +
 				"20m0s release 192.0.2.2/24",
 		},
 		"every address is in use": {
@@ -166,6 +187,9 @@ func TestHold(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), s.lasts)
 				defer cancel()
 				c := Config{Last: s.last, Failed: func(error) { f.note("failed") }}
+				if s.ends > 0 {
+					c.Ends = f.begin.Add(s.ends)
+				}
 				if s.once {
 					c.Failed = nil
 				}

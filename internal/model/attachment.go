@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"time"
 )
 
 // Attachment connects a running sandbox to a network, as a user requested.
@@ -42,6 +43,9 @@ type Lease struct {
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 	Gateways []netip.Addr   `json:"gateways,omitempty"`
 	Routes   []Route        `json:"routes,omitempty"`
+	// Ends is when the lease ends, as a time since the host's boot (alarm.SinceBoot), in nanoseconds. It is 0 if the
+	// lease never ends, or if a version stored it that did not know this field.
+	Ends time.Duration `json:"ends,omitempty"`
 }
 
 // IsZero reports whether there is no lease.
@@ -52,11 +56,11 @@ func (l Lease) IsZero() bool {
 // Equal reports whether both leases are equal.
 func (l Lease) Equal(o Lease) bool {
 	return slices.Equal(l.Prefixes, o.Prefixes) && slices.Equal(l.Gateways, o.Gateways) &&
-		slices.Equal(l.Routes, o.Routes)
+		slices.Equal(l.Routes, o.Routes) && l.Ends == o.Ends
 }
 
 func (l Lease) clone() Lease {
-	return Lease{slices.Clone(l.Prefixes), slices.Clone(l.Gateways), slices.Clone(l.Routes)}
+	return Lease{slices.Clone(l.Prefixes), slices.Clone(l.Gateways), slices.Clone(l.Routes), l.Ends}
 }
 
 // Leased returns the endpoint completed with the lease's values. Values that the

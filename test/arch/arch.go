@@ -357,7 +357,8 @@ var Rules = []Rule{
 	{
 		Name: "leases of DHCP servers are held without the daemon, the engine and the kernel",
 		Of:   []string{"internal/daemon/leases/..."},
-		Ours: []string{"internal/model/...", "internal/dhcp", "internal/lock", "internal/daemon/leases/..."},
+		Ours: []string{"internal/model/...", "internal/dhcp", "internal/lock", "internal/alarm",
+			"internal/daemon/leases/..."},
 	},
 	{
 		Name: "requests, results, views and events are values that a client of the daemon can import without the daemon",

@@ -12,10 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/dhcp"
 	"fairlead/internal/lock"
 	"fairlead/internal/model"
@@ -51,6 +53,8 @@ type Clients struct {
 	// running has the clients by the names of their attachments. ending has those that are stopped: their attachments
 	// get no other client before Repeat returns.
 	running, ending map[string]*client
+	// lapsed has the addresses of leases that ended while no daemon ran.
+	lapsed map[string]netip.Addr
 }
 
 // client is the DHCP client of an attachment.
@@ -67,7 +71,28 @@ type client struct {
 
 // New returns Clients of which none runs.
 func New(cfg Config) *Clients {
-	return &Clients{cfg: cfg, running: map[string]*client{}, ending: map[string]*client{}}
+	return &Clients{cfg: cfg, running: map[string]*client{}, ending: map[string]*client{},
+		lapsed: map[string]netip.Addr{}}
+}
+
+// Adopt returns attachments of an earlier process of the daemon, without the leases that have ended. Their clients ask
+// for the same addresses again.
+func (cs *Clients) Adopt(all []model.Attachment) []model.Attachment {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	now := alarm.SinceBoot()
+	all = slices.Clone(all)
+	for i, a := range all {
+		if a.Lease.Ends == 0 || now < a.Lease.Ends {
+			continue
+		}
+		if len(a.Lease.Prefixes) > 0 {
+			cs.lapsed[a.Name] = a.Lease.Prefixes[0].Addr()
+		}
+		cs.cfg.Log.Warn("the lease has ended", "attachment", a.Name, "addresses", a.Lease.Prefixes)
+		all[i].Lease = model.Lease{}
+	}
+	return all
 }
 
 // Start starts the client of an attachment, unless it runs or is being stopped. It does not wait. The client goes on
@@ -83,9 +108,10 @@ func (cs *Clients) Start(a model.Attachment, id string) {
 	c := &client{name: a.Name, cancel: cancel, leased: make(chan struct{}), missing: make(chan struct{}),
 		done: make(chan struct{})}
 	config := dhcp.Config{Netns: a.Sandbox, Link: a.InterfaceName(), Hostname: a.Name, ClientID: id,
-		Failed: func(err error) { cs.refused(c, err) }}
+		Failed: func(err error) { cs.refused(c, err) }, Last: cs.lapsed[a.Name]}
+	delete(cs.lapsed, a.Name)
 	if len(a.Lease.Prefixes) > 0 { // e.g. of the previous daemon process
-		config.Last = a.Lease.Prefixes[0].Addr()
+		config.Last, config.Ends = a.Lease.Prefixes[0].Addr(), toClock(a.Lease.Ends)
 		close(c.leased) // the attachment has it
 	}
 	cs.running[a.Name] = c
@@ -124,6 +150,15 @@ func Gone(before, next []model.Attachment) (names []string) {
 	return names
 }
 
+// Restored returns an attachment as it is when it replaces another one again: without its lease if the other one's client
+// has replaced its client, which has released the lease.
+func Restored(had, other model.Attachment) model.Attachment {
+	if !sameClient(had, other) {
+		had.Lease = model.Lease{}
+	}
+	return had
+}
+
 // sameClient reports whether the client of an attachment is also that of the attachment when it has changed.
 func sameClient(before, now model.Attachment) bool {
 	return before.DHCP == now.DHCP && before.Sandbox == now.Sandbox && before.MAC == now.MAC &&
@@ -152,8 +187,8 @@ func (cs *Clients) refused(c *client, err error) {
 
 // apply passes a lease on.
 func (cs *Clients) apply(c *client, l dhcp.Lease) {
-	err := cs.cfg.Apply(c.name, model.Lease{Prefixes: l.Prefixes, Gateways: l.Gateways, Routes: l.Routes},
-		func() bool { return cs.current(c) })
+	err := cs.cfg.Apply(c.name, model.Lease{Prefixes: l.Prefixes, Gateways: l.Gateways, Routes: l.Routes,
+		Ends: toBoot(l.Expires)}, func() bool { return cs.current(c) })
 	problem := ""
 	if l.IsZero() {
 		problem = "its DHCP lease has ended, and no server has given another one" + goesOn
@@ -168,6 +203,21 @@ func (cs *Clients) apply(c *client, l dhcp.Lease) {
 	if changed {
 		cs.cfg.Changed()
 	}
+}
+
+// toBoot returns the end of a lease as in model.Lease, in whole seconds, and toClock as in dhcp.Lease.
+func toBoot(ends time.Time) time.Duration {
+	if ends.IsZero() {
+		return 0
+	}
+	return (alarm.SinceBoot() + ends.Sub(alarm.Now())).Truncate(time.Second)
+}
+
+func toClock(ends time.Duration) time.Time {
+	if ends == 0 {
+		return time.Time{}
+	}
+	return alarm.Now().Add(ends - alarm.SinceBoot())
 }
 
 // forget forgets a client that has ended by itself.

@@ -123,8 +123,8 @@ func inherit(a *model.Attachment, have model.Attachment, absent bool) {
 	if a.DHCP && have.DHCP && a.MAC == "" {
 		a.MAC = have.MAC
 	}
-	if a.DHCP && have.DHCP && have.Namespace == a.Namespace {
-		a.Lease = have.Lease
+	if a.DHCP && have.DHCP && have.Namespace == a.Namespace && a.MAC == have.MAC && a.Interface == have.Interface {
+		a.Lease = have.Lease // another client releases it
 	}
 	if absent && len(a.Gateways) == 0 {
 		a.NoDefault = have.NoDefault

@@ -7,7 +7,9 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/dhcp"
 	"fairlead/internal/model"
 )
@@ -16,6 +18,8 @@ import (
 type Server struct {
 	// Silent makes the server answer no client until Answer.
 	Silent bool
+	// Lasts is how long the first lease of a client lasts; 0 means for ever.
+	Lasts time.Duration
 	// Releasing, if it is not nil, delays each release until it is closed.
 	Releasing chan struct{}
 	// Asked receives the configuration of each client that starts, and Ending the host name of each one that begins to
@@ -55,7 +59,11 @@ func (s *Server) Run(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)
 	s.clients[c.Hostname] = leases
 	s.mu.Unlock()
 	s.Asked <- c
-	notify(Lease("192.0.2.7/24"))
+	l := Lease("192.0.2.7/24")
+	if s.Lasts > 0 {
+		l.Expires = alarm.Now().Add(s.Lasts)
+	}
+	notify(l)
 	for {
 		select {
 		case l := <-leases:

@@ -146,11 +146,14 @@ func (f *File) open(at Places) error {
 	if err := errors.Join(f.lasting.read(), f.boot.read()); err != nil {
 		return err
 	}
-	if another {
-		f.awaitSandboxes()
-	}
 	for _, d := range []*database{f.lasting, f.boot} {
 		d.copies = startCopies(d.db, d.opt, at.CopyFailed)
+	}
+	if another {
+		await := f.awaitSandboxes()
+		if f.lasting.write(await) != nil { // for example because the disk is full, which keeps no daemon from its start
+			await.done()
+		}
 	}
 	return errors.Join(f.memory.Save(f.saved()), f.memory.SaveDesired(f.stored()))
 }
@@ -185,13 +188,17 @@ func copyOfAnotherBoot(path, boot string) bool {
 	return err == nil && string(copied.Meta[bootKey]) != boot
 }
 
-// awaitSandboxes removes the sandbox from every attachment that survived a
-// reboot: no sandbox survives a reboot, and what is at its path is another one.
-func (f *File) awaitSandboxes() {
+// awaitSandboxes returns the change that removes the sandbox from every attachment
+// that survived a reboot: no sandbox survives a reboot, and what is at its path is
+// another one. It is written, because the next process does not see that there was a
+// reboot.
+func (f *File) awaitSandboxes() change {
+	put := map[string]any{}
 	for name, a := range f.attachments.rows {
 		a.Sandbox, a.Namespace, a.Lease = "", "", model.Lease{}
-		f.attachments.rows[name] = a
+		put[name] = a
 	}
+	return f.attachments.change(put)
 }
 
 // declare creates the tables, each in its database.

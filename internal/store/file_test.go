@@ -86,16 +86,19 @@ func TestAnotherBoot(t *testing.T) {
 	}), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	f = open(t, at)
-	defer f.Close()
-	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, store.Record{}) {
-		t.Errorf("kernel state from before the reboot remains: %+v, %v", r, err)
-	}
 	want := desired()
 	want.Attachments, want.Publishes = want.Attachments[:1], want.Publishes[:1]
 	want.Attachments[0].Namespace = ""
-	if w, err := f.Desired(); err != nil || !reflect.DeepEqual(w, want) {
-		t.Errorf("desired state: %+v, %v; want the attachments with Keep set", w, err)
+	f = open(t, at)
+	defer func() { f.Close() }()
+	for _, process := range []string{"first", "second"} {
+		if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, store.Record{}) {
+			t.Errorf("kernel state from before the reboot remains: %+v, %v", r, err)
+		}
+		if w, err := f.Desired(); err != nil || !reflect.DeepEqual(w, want) {
+			t.Errorf("desired state of the %s process: %+v, %v; want the attachments with Keep set", process, w, err)
+		}
+		f = reopen(t, f, at)
 	}
 }
 

@@ -25,11 +25,12 @@ const shrinkTries = 60
 func TestGeneratedHosts(t *testing.T) {
 	flows, first := number(t, "FAIRLEAD_TRUTH", ciFlows), number(t, "FAIRLEAD_TRUTH_FIRST", 1)
 	perHost := len(truth.Generate(1).Flows)
+	hosts := (flows + perHost - 1) / perHost
 	var documented, other count
 	var once sync.Once
 	var mu sync.Mutex
 	refused, commands := 0, 0
-	together((flows+perHost-1)/perHost, func(i int) {
+	together(hosts, func(i int) {
 		g := truth.Generate(uint64(first + i))
 		t.Run(fmt.Sprint(g.Seed), func(t *testing.T) {
 			h := truth.Build(t, g.Commands)
@@ -53,20 +54,21 @@ func TestGeneratedHosts(t *testing.T) {
 			refused, commands = refused+len(h.Refused), commands+len(g.Commands)
 		})
 	})
-	report(t, &documented, &other)
+	report(t, hosts, &documented, &other)
 	if t.Logf("the hosts refused %d of %d commands", refused, commands); refused*3 > commands {
 		t.Errorf("too many of the generated commands are not valid: %d of %d", refused, commands)
 	}
 }
 
-// report logs the counts, and checks the share of unknown verdicts.
-func report(t *testing.T, documented, other *count) {
+// report logs the counts, and checks the share of unknown verdicts if all of the hosts were tested.
+func report(t *testing.T, hosts int, documented, other *count) {
 	t.Helper()
 	for name, c := range map[string]*count{"documented": documented, "other": other} {
 		flows, unknown := c.total()
 		t.Logf("%s hosts: %d, flows: %d %v, %.1f %% unknown", name, c.hosts, flows, c.of, 100*unknown)
 	}
-	if _, unknown := documented.total(); unknown > maxUnknown {
+	whole := documented.hosts+other.hosts == hosts // -run may leave out hosts
+	if _, unknown := documented.total(); whole && unknown > maxUnknown {
 		t.Errorf("%.1f %% of the flows through documented hosts are unknown, want at most %.0f %%", 100*unknown,
 			100*maxUnknown)
 	}

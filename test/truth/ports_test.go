@@ -36,7 +36,7 @@ var defaultRoutes = []string{"ip route add default via 198.18.0.7 dev eth0", "ip
 // FAIRLEAD_TRUTH_FIRST the first seed.
 func TestPortsOfGeneratedHosts(t *testing.T) {
 	hosts, first := number(t, "FAIRLEAD_TRUTH_PORTS", ciPortHosts), number(t, "FAIRLEAD_TRUTH_FIRST", 1)
-	counted := map[truth.Judgement]int{}
+	counted, tested := map[truth.Judgement]int{}, 0
 	var mu sync.Mutex
 	together(hosts, func(i int) {
 		g := truth.Generate(uint64(first + i))
@@ -50,6 +50,7 @@ func TestPortsOfGeneratedHosts(t *testing.T) {
 			sent.Wait()
 			mu.Lock()
 			defer mu.Unlock()
+			tested++
 			for _, r := range all {
 				counted[r.judgement]++
 				if r.judgement == truth.Wrong {
@@ -58,8 +59,8 @@ func TestPortsOfGeneratedHosts(t *testing.T) {
 			}
 		})
 	})
-	t.Logf("%d hosts: %v", hosts, counted)
-	if counted[truth.Right] < counted[truth.Unknown] {
+	t.Logf("%d hosts: %v", tested, counted)
+	if tested == hosts && counted[truth.Right] < counted[truth.Unknown] { // -run may leave out hosts
 		t.Errorf("more is unknown than right: %v", counted)
 	}
 }

@@ -67,6 +67,9 @@ func TestNamedHosts(t *testing.T) {
 	})
 	flows, unknown := counted.total()
 	t.Logf("%d flows over %d hosts: %v", flows, counted.hosts, counted.of)
+	if counted.hosts < len(cases) { // -run has left out cases
+		return
+	}
 	if flows < 120 || 1-unknown < floor {
 		t.Errorf("%d flows, %.0f %% of them explained with certainty: want 120, and %.0f %%", flows, 100*(1-unknown),
 			100*floor)

@@ -74,7 +74,8 @@ func NewPorts(a *command.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list.Ports = slices.DeleteFunc(list.Ports, func(p ports.Port) bool { return !keep(p) })
+			all := list.Ports
+			list.Ports = slices.DeleteFunc(slices.Clone(all), func(p ports.Port) bool { return !keep(p) })
 			none := len(args) > 0 && len(list.Ports) == 0
 			if r.Output != "json" {
 				for _, f := range list.Failed {
@@ -87,7 +88,10 @@ func NewPorts(a *command.App) *cobra.Command {
 					return err
 				}
 			}
-			return unexamined(list, args, none)
+			if none {
+				return unused(list, all, args[0], model.Proto(proto))
+			}
+			return unexamined(list)
 		},
 	}
 	r.Flags(c)
@@ -98,20 +102,36 @@ func NewPorts(a *command.App) *cobra.Command {
 	return c
 }
 
-// unexamined returns an error if the list may lack ports, or if nothing uses the port of the
-// arguments.
-func unexamined(list portList, args []string, none bool) error {
-	switch {
-	case none && len(list.Unseen) > 0:
-		return command.Exit{Code: command.ExitUnexamined, Why: fmt.Errorf(
-			"whether port %s is in use is unknown: what was examined does not use it", args[0])}
-	case none:
-		return fmt.Errorf("port %s is not in use: no socket listens there, and no rule or program forwards it", args[0])
-	case list.rulesUnread:
-		return command.Exit{Code: command.ExitUnexamined, Why: errors.New(
-			"ports may be missing: the host's firewall and NAT rules could not be read")}
+// unused returns an error which says that nothing uses the port, with the protocol if that was
+// given. all are the ports of both protocols.
+func unused(list portList, all []ports.Port, port string, proto model.Proto) error {
+	socket, also := "socket listens", ""
+	if proto != "" {
+		wanted, _ := model.ParsePortRange(port) // portFilter has returned the error
+		if slices.ContainsFunc(all, func(p ports.Port) bool { return p.Ports.Overlaps(wanted) }) {
+			also = fmt.Sprintf(". It is in use over %s", strings.ToUpper(string(otherProto[proto])))
+		}
+		port += "/" + string(proto)
 	}
-	return nil
+	if proto == model.UDP {
+		socket = "UDP socket is bound"
+	}
+	if len(list.Unseen) > 0 {
+		return command.Exit{Code: command.ExitUnexamined, Why: fmt.Errorf(
+			"whether port %s is in use is unknown: what was examined does not use it%s", port, also)}
+	}
+	return fmt.Errorf("port %s is not in use: no %s there, and no rule or program forwards it%s", port, socket, also)
+}
+
+var otherProto = map[model.Proto]model.Proto{model.TCP: model.UDP, model.UDP: model.TCP}
+
+// unexamined returns an error if the list may lack ports.
+func unexamined(list portList) error {
+	if !list.rulesUnread {
+		return nil
+	}
+	return command.Exit{Code: command.ExitUnexamined, Why: errors.New(
+		"ports may be missing: the host's firewall and NAT rules could not be read")}
 }
 
 // portFilter parses PORT and --protocol and returns a filter for ports.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fairlead/internal/api"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 	"fairlead/test/fabric"
 )
@@ -60,5 +61,45 @@ func TestCheckNetwork(t *testing.T) {
 	}
 	if _, err := w.CheckNetwork(t.Context(), "nit"); api.CodeOf(err) != api.NotFound {
 		t.Errorf("check a network that does not exist: %v", err)
+	}
+}
+
+// TestCountersThroughTunnel compares the counters of endpoints whose packets pass the tunnel of an overlay with the
+// frames that their sandboxes have counted.
+func TestCountersThroughTunnel(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	n := model.Network{Name: "net", Driver: model.DriverVXLAN, Subnets: subnets("10.9.0.0/24", "fd00:9::/64"),
+		Overlay: model.Overlay{VNI: 42}}
+	ranges := [][]netip.Prefix{prefixes("10.9.0.0/25", "fd00:9::/65"),
+		prefixes("10.9.0.128/25", "fd00:9:0:0:8000::/65")}
+	for i, h := range f.Hosts {
+		n.Overlay.Peers = append(n.Overlay.Peers, model.Peer{Address: h.Address(0, true), Ranges: ranges[i]})
+	}
+	var worlds []*world
+	var boxes []watchedSandbox
+	var before []counter.Traffic
+	for _, h := range f.Hosts {
+		w := worldOf(t, h.Host).start()
+		w.network(n)
+		b := w.watchedSandbox()
+		w.attach(api.AttachRequest{Endpoint: model.Endpoint{Name: "box" + b.pid, Network: "net", Sandbox: b.pid}})
+		b.sh(t, countFrames)
+		worlds, boxes, before = append(worlds, w), append(boxes, b), append(before, w.uncounted(b))
+	}
+	boxes[1].echoes(t, "tcp", ":80")
+	boxes[1].echoes(t, "udp", ":80")
+	for _, family := range []string{"-4", "-6"} {
+		text := boxes[1].sh(t, "ip -o "+family+" addr show dev eth0 scope global | awk '{print $4}'")
+		to := netip.MustParsePrefix(strings.TrimSpace(text)).Addr()
+		for _, proto := range []model.Proto{model.TCP, model.UDP} {
+			boxes[0].do(t, func() error { return exchangeSmall(proto, netip.AddrPortFrom(to, 80)) })
+		}
+	}
+	for i, w := range worlds {
+		sent := boxes[i].frames(t).Packets
+		if after := w.uncounted(boxes[i]); after != before[i] || sent.In < smallDatagrams || sent.Out < smallDatagrams {
+			t.Errorf("host %d: of %+v frames, the endpoint's counters have %+v more than its sandbox has counted, and %+v before",
+				i+1, sent, after, before[i])
+		}
 	}
 }

@@ -2,12 +2,15 @@ package balance_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
-	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,224 +18,332 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/syntax"
 	"fairlead/test/place"
 	"fairlead/test/shell"
+	"fairlead/test/unwrap"
 )
 
-// traffic counts IP packets and their bytes in each direction.
-type traffic struct{ packetsIn, bytesIn, packetsOut, bytesOut uint64 }
+// inVM are the data planes whose kernel modules this machine may lack: test/vm tests them.
+var inVM = []string{string(model.PlaneIPVS)}
 
-// counts makes the client's host count its own packets to and from a port of the service.
-func (s *site) counts(proto model.Proto, port int) {
-	s.Helper()
-	shell.Run(s, s.client.Do, fmt.Sprintf(`nft -f - <<'END'
-table ip count {
-	chain out { type filter hook postrouting priority 300; }
-	chain in { type filter hook prerouting priority -400; }
-}
-add rule ip count out ip daddr 192.0.2.80 %[1]s dport %[2]d counter
-add rule ip count in ip saddr 192.0.2.80 %[1]s sport %[2]d counter
-END`, proto, port))
+// forwarding is a forwarding method of a counted service.
+type forwarding struct {
+	model.Forward
+	model.Tunnel
+	// needs is the feature that the data plane must have.
+	needs string
+	// oneWay is true if answers do not pass through the host.
+	oneWay bool
 }
 
-// counted returns what the client's host has counted.
-func (s *site) counted(proto model.Proto, port int) (t traffic) {
-	s.Helper()
-	table := shell.Run(s, s.client.Do, "nft list table ip count")
-	for end, into := range map[string][2]*uint64{"dport": {&t.packetsIn, &t.bytesIn},
-		"sport": {&t.packetsOut, &t.bytesOut}} {
-		_, after, _ := strings.Cut(table, fmt.Sprintf("%s %s %d counter ", proto, end, port))
-		if _, err := fmt.Sscanf(after, "packets %d bytes %d", into[0], into[1]); err != nil {
-			s.Fatalf("read the counter: %v in %s", err, table)
+// forwardings has every forwarding method and tunnel, but not local, with which the host chooses no real server.
+var forwardings = []forwarding{
+	{Forward: model.ForwardNAT},
+	{Forward: model.ForwardDirect, needs: "direct", oneWay: true},
+	{Forward: model.ForwardTunnel, needs: "tunnel", oneWay: true},
+	{model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: unwrap.GUE}, "gue", true},
+}
+
+// What a client sends to each service: connections with lines, or datagrams.
+const (
+	countedConnections = 3
+	countedLines       = 5
+	countedDatagrams   = 7
+)
+
+// counted is a service whose counters are compared.
+type counted struct {
+	forwarding
+	proto model.Proto
+	v4    bool
+	port  int
+}
+
+func (c counted) String() string {
+	return fmt.Sprintf("%s-%s-%s-ipv%d", c.Forward, cmp.Or(c.Type, "plain"), c.proto,
+		map[bool]int{true: 4, false: 6}[c.v4])
+}
+
+// flows returns how many flows the client opens.
+func (c counted) flows() uint64 {
+	if c.proto == model.UDP {
+		return 1
+	}
+	return countedConnections
+}
+
+// real returns the address of the service's only real server.
+func (c counted) real() netip.Addr {
+	if c.v4 {
+		return netip.MustParseAddr("10.0.0.2")
+	}
+	return netip.MustParseAddr("fd00:10::2")
+}
+
+// service returns the service on a data plane.
+func (c counted) service(plane model.Plane) model.VirtualService {
+	return model.VirtualService{Name: c.String(), Addresses: []netip.Addr{vip(c.v4)},
+		Ports: []model.PortRange{model.Port(uint16(c.port))}, Proto: c.proto, Plane: plane, Forward: c.Forward,
+		Tunnel: c.Tunnel, Reals: []model.RealServer{{Address: c.real(), Weight: 1}}}
+}
+
+// countedOn returns a service for each forwarding method of the data plane, protocol and family.
+func countedOn(plane model.Plane) (all []counted) {
+	for _, f := range forwardings {
+		if f.needs != "" && !slices.Contains(can[plane], f.needs) {
+			continue
+		}
+		for _, proto := range []model.Proto{model.TCP, model.UDP} {
+			for _, v4 := range []bool{true, false} {
+				all = append(all, counted{f, proto, v4, 8001 + len(all)})
+			}
 		}
 	}
-	return t
+	return all
 }
 
-// real returns the counters of a service's only real server.
-func (s *site) real(service string) api.RealStats {
-	s.Helper()
-	var all api.Stats
-	if err := json.Unmarshal([]byte(s.daemon.Run("stats", "-o", "json")), &all); err != nil {
-		s.Fatal(err)
-	}
-	for _, v := range all.Services {
-		if v.Service == service {
-			return v.Reals[0]
-		}
-	}
-	s.Fatalf("no service %s in %+v", service, all)
-	return api.RealStats{}
-}
-
-// reported returns the traffic of a real server in the unit of the data plane: ebpf counts
-// frames.
-func reported(r api.RealStats, plane model.Plane) (t traffic) {
-	if r.Packets == nil || r.Bytes == nil {
-		return t
-	}
-	t = traffic{packetsIn: *r.Packets.In, bytesIn: *r.Bytes.In}
-	if r.Packets.Out != nil {
-		t.packetsOut, t.bytesOut = *r.Packets.Out, *r.Bytes.Out
-	}
-	if plane == model.PlaneEBPF {
-		const ethernet = 14 // bytes of a frame's header
-		t.bytesIn -= ethernet * t.packetsIn
-		t.bytesOut -= ethernet * t.packetsOut
-	}
-	return t
-}
-
-// flows waits until a service's only real server has had a number of flows. The kernel's IPVS adds up its counters every
-// two seconds.
-func (s *site) flows(service string, want uint64) {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), place.Timeout)
-	defer cancel()
-	for {
-		r := s.real(service)
-		if r.Flows != nil && *r.Flows == want {
-			return
-		}
-		if r.Flows == nil || *r.Flows > want || ctx.Err() != nil {
-			s.Errorf("%s: %s flows, want %d", service, command.Number(r.Flows), want)
-			return
-		}
-	}
-}
-
-// agrees waits until the counters of a service are those that the client's host has counted.
-func (s *site) agrees(service string, plane model.Plane, proto model.Proto, port int, oneWay bool) {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), place.Timeout)
-	defer cancel()
-	for {
-		want, r := s.counted(proto, port), s.real(service)
-		if oneWay {
-			want.packetsOut, want.bytesOut = 0, 0
-		}
-		if got := reported(r, plane); got == want && want.packetsIn > 0 {
-			return
-		} else if ctx.Err() != nil {
-			s.Errorf("%s on %s: counts %+v, want %+v", service, plane, got, want)
-			return
-		}
-	}
-}
-
-// TestCounters compares the counters of each data plane with those of a client's host:
-// they are equal, or absent with the reason.
+// TestCounters compares the counters of each data plane, forwarding method, protocol and family
+// with what a client's host has counted: they are equal, or absent with the reason.
 func TestCounters(t *testing.T) {
 	for name := range strings.SplitSeq(*planes, ",") {
 		t.Run(name, func(t *testing.T) {
 			s, plane := newSite(t), model.Plane(name)
-			s.counts(model.TCP, 80)
-			s.counts(model.UDP, 53)
-			place.ServeUDP(t, s.servers.Do, "10.0.0.2:53", place.EchoDatagram)
-			s.daemon.Run("service", "add", "web", "192.0.2.80:80", "--plane", name, "--real", "10.0.0.2")
-			s.daemon.Run("service", "add", "dns", "192.0.2.80:53/udp", "--plane", name, "--real", "10.0.0.2")
-			const connections, lines, datagrams = 3, 5, 7
-			s.converse(connections, lines)
-			s.ask("192.0.2.80:53", datagrams)
-			flows := map[string]uint64{"web": connections, "dns": 1}
-			for service, want := range flows {
-				s.flows(service, want)
-			}
-			if !plane.Traits().FlowsOnly {
-				s.agrees("web", plane, model.TCP, 80, false)
-				s.agrees("dns", plane, model.UDP, 53, false)
-				s.direct(plane)
-				return
-			}
-			for service := range flows {
-				if r := s.real(service); r.Packets != nil || r.Bytes != nil || r.NotCounted == "" {
-					t.Errorf("%s: %+v, want no packets and bytes, and the reason", service, r)
+			all := countedOn(plane)
+			s.prepares(all)
+			for _, c := range all {
+				r := api.ServiceRequest{VirtualService: c.service(plane)}
+				if _, err := s.daemon.Client.SetService(t.Context(), r); err != nil {
+					t.Fatalf("%s: %v", c, err)
 				}
 			}
-			if text := s.metrics(); strings.Contains(text, "fairlead_real_bytes_total{") ||
-				!strings.Contains(text, `fairlead_real_flows_total{service="web",real="10.0.0.2"} 3`) {
-				t.Errorf("metrics:\n%s", text)
+			for _, c := range all {
+				s.converse(c)
 			}
-			s.says("stats", "not counted for", "bytes and packets: the data plane sees only the first packet of a flow")
+			s.agree(plane, all)
+			s.exports(plane, all)
 		})
 	}
 }
 
-// direct checks that the answers of a real server that sends them to the client itself are
-// not counted as 0.
-func (s *site) direct(plane model.Plane) {
-	s.Helper()
-	s.counts(model.UDP, 54)
-	s.daemon.Run("service", "add", "direct", "192.0.2.80:54/udp", "--plane", string(plane), "--forward",
-		"direct", "--real", "10.0.0.3")
-	known, err := place.Dial(s.host.Do, "tcp", "10.0.0.3:80", place.Timeout) // the neighbour
-	if err != nil {
-		s.Fatal(err)
+// TestEveryPlaneIsCounted: each data plane has a row in the table of features and is tested here or in a
+// virtual machine, and each forwarding method has a row.
+func TestEveryPlaneIsCounted(t *testing.T) {
+	tested := append(strings.Split(flag.Lookup("planes").DefValue, ","), inVM...)
+	for _, p := range paths.Planes() {
+		if _, ok := can[p.Name()]; !ok || !slices.Contains(tested, string(p.Name())) {
+			t.Errorf("the counters of data plane %s are not tested", p.Name())
+		}
 	}
-	defer known.Close()
-	s.send("192.0.2.80:54", 4)
-	s.agrees("direct", plane, model.UDP, 54, true)
-	if r := s.real("direct"); r.Packets.Out != nil || r.Bytes.Out != nil ||
-		!strings.Contains(r.NotCounted, "from the real server") {
-		s.Errorf("direct on %s: %+v, want no packets from the real server, and the reason", plane, r)
-	}
-	if text := s.metrics(); strings.Contains(text, `service="direct",real="10.0.0.3",direction="out"`) ||
-		!strings.Contains(text, `service="direct",real="10.0.0.3",direction="in"`) {
-		s.Errorf("metrics:\n%s", text)
+	for _, f := range syntax.Forwards {
+		known := slices.ContainsFunc(forwardings, func(o forwarding) bool { return string(o.Forward) == f })
+		if !known && f != string(model.ForwardLocal) {
+			t.Errorf("the counters of services with --forward %s are not tested", f)
+		}
 	}
 }
 
-// converse opens connections, and exchanges lines in each.
-func (s *site) converse(connections, lines int) {
+// prepares makes the servers answer at the ports of the services, and the client's host count the packets.
+func (s *site) prepares(all []counted) {
 	s.Helper()
-	for range connections {
-		conn, err := place.Dial(s.client.Do, "tcp", "192.0.2.80:80", place.Timeout)
+	var ports []int
+	var out, in strings.Builder
+	for _, c := range all {
+		ports = append(ports, c.port)
+		fmt.Fprintf(&out, "%s dport %d counter; ", c.proto, c.port)
+		fmt.Fprintf(&in, "%s sport %d counter; ", c.proto, c.port)
+	}
+	serveAt(s, s.servers.Do, "server", ports...)
+	for _, c := range all { // datagrams would be lost while the host resolves the address
+		known, err := place.Dial(s.host.Do, "tcp", netip.AddrPortFrom(c.real(), uint16(c.port)).String(), place.Timeout)
 		if err != nil {
 			s.Fatal(err)
 		}
+		known.Close()
+	}
+	if slices.ContainsFunc(all, func(c counted) bool { return c.oneWay }) {
+		for _, v4 := range []bool{true, false} {
+			decapsulate(s, s.servers.Do, "eth0", model.Tunnel{Type: model.TunnelGUE, Port: unwrap.GUE}, v4)
+		}
+	}
+	shell.Run(s, s.client.Do, fmt.Sprintf(`nft -f - <<'END'
+table inet count {
+	chain out { type filter hook postrouting priority 300; %s }
+	chain in { type filter hook prerouting priority -400; %s }
+}
+END`, out.String(), in.String()))
+}
+
+// converse opens the connections of a service, or sends its datagrams, and waits for the answers.
+func (s *site) converse(c counted) {
+	s.Helper()
+	from := map[bool]map[bool]string{false: {true: "198.51.100.1", false: "2001:db8:1::1"},
+		true: {true: "203.0.113.100", false: "2001:db8:113::100"}}[c.oneWay][c.v4]
+	d := net.Dialer{Timeout: place.Timeout, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	lines := countedLines
+	if c.proto == model.UDP {
+		d.LocalAddr, lines = &net.UDPAddr{IP: net.ParseIP(from)}, countedDatagrams
+	}
+	for range c.flows() {
+		var conn net.Conn
+		err := s.client.Do(func() (err error) {
+			conn, err = d.Dial(string(c.proto), netip.AddrPortFrom(vip(c.v4), uint16(c.port)).String())
+			return err
+		})
+		if err != nil {
+			s.Fatalf("%s: %v", c, err)
+		}
+		s.Cleanup(func() { conn.Close() })
 		answers := bufio.NewReader(conn)
 		for i := range lines {
 			if err := conn.SetDeadline(time.Now().Add(place.Timeout)); err != nil {
 				s.Fatal(err)
 			}
-			if _, err := answers.ReadString('\n'); err != nil {
-				s.Fatal(err)
-			}
 			if _, err := fmt.Fprintln(conn, strings.Repeat("x", i)); err != nil {
-				s.Fatal(err)
+				s.Fatalf("%s: %v", c, err)
+			}
+			if _, err := answers.ReadString('\n'); err != nil {
+				s.Fatalf("%s: the answer to line %d: %v", c, i, err)
 			}
 		}
-		conn.Close()
+		if c.proto == model.TCP {
+			conn.Close()
+		}
 	}
 }
 
-// send sends datagrams and returns the socket.
-func (s *site) send(to string, datagrams int) net.Conn {
+// agree waits until the counters of all services are what the client's host has counted. The kernel's IPVS adds up
+// its counters every two seconds, and the last packets of a connection come late.
+func (s *site) agree(plane model.Plane, all []counted) {
 	s.Helper()
-	conn, err := place.Dial(s.client.Do, "udp", to, place.Timeout)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() { conn.Close() })
-	for i := range datagrams {
-		if _, err := conn.Write(make([]byte, 10+i)); err != nil {
+	ctx, cancel := context.WithTimeout(s.Context(), place.Timeout)
+	defer cancel()
+	for {
+		table := shell.Run(s, s.client.Do, "nft list table inet count")
+		got, err := s.daemon.Client.Stats(s.Context())
+		if err != nil {
 			s.Fatal(err)
 		}
+		var wrong []string
+		for _, c := range all {
+			in, out := c.sent(s, table)
+			wrong = append(wrong, c.wrong(realOf(got, c.String()), plane, in, out)...)
+		}
+		if len(wrong) == 0 {
+			return
+		}
+		if ctx.Err() != nil {
+			s.Errorf("data plane %s:\n%s", plane, strings.Join(wrong, "\n"))
+			return
+		}
 	}
-	return conn
 }
 
-// ask sends datagrams, and reads as many answers.
-func (s *site) ask(to string, datagrams int) {
+// realOf returns the counters of a service's only real server.
+func realOf(all api.Stats, service string) api.RealStats {
+	i := slices.IndexFunc(all.Services, func(v api.ServiceStats) bool { return v.Service == service })
+	if i < 0 || len(all.Services[i].Reals) == 0 {
+		return api.RealStats{}
+	}
+	return all.Services[i].Reals[0]
+}
+
+// traffic is a number of IP packets and of their bytes.
+type traffic struct{ packets, bytes uint64 }
+
+// sent returns what the client's host has counted of a service: to it, and from it.
+func (c counted) sent(t testing.TB, table string) (in, out traffic) {
+	t.Helper()
+	for end, into := range map[string]*traffic{"dport": &in, "sport": &out} {
+		_, after, _ := strings.Cut(table, fmt.Sprintf("%s %s %d counter ", c.proto, end, c.port))
+		if _, err := fmt.Sscanf(after, "packets %d bytes %d", &into.packets, &into.bytes); err != nil {
+			t.Fatalf("read the counter of %s: %v in %s", c, err, table)
+		}
+	}
+	return in, out
+}
+
+// wrong returns how the counters of the real server differ from what the client has sent and received.
+func (c counted) wrong(r api.RealStats, plane model.Plane, in, out traffic) (all []string) {
+	if r.Flows == nil || *r.Flows != c.flows() {
+		all = append(all, fmt.Sprintf("%s: %s flows, want %d", c, command.Number(r.Flows), c.flows()))
+	}
+	packets, bytes := r.Packets, r.Bytes
+	if packets == nil || bytes == nil {
+		packets, bytes = &api.Counted{}, &api.Counted{}
+	}
+	whole := !plane.Traits().FlowsOnly
+	for _, d := range []struct {
+		name           string
+		packets, bytes *uint64
+		sent           traffic
+		counted        bool
+	}{
+		{"to the real server", packets.In, bytes.In, in, whole},
+		{"from the real server", packets.Out, bytes.Out, out, whole && !c.oneWay},
+	} {
+		want := map[bool]string{true: d.sent.on(plane).String(), false: notCounted}[d.counted]
+		if got := countOf(d.packets, d.bytes); got != want || d.sent.packets == 0 {
+			all = append(all, fmt.Sprintf("%s %s: %s, want %s", c, d.name, got, want))
+		}
+	}
+	reason := ""
+	switch {
+	case !whole:
+		reason = "only the first packet of a flow"
+	case c.oneWay:
+		reason = "bytes and packets from the real server"
+	}
+	if !strings.Contains(r.NotCounted, reason) {
+		all = append(all, fmt.Sprintf("%s: the reason is %q, want %q in it", c, r.NotCounted, reason))
+	}
+	return all
+}
+
+// on returns the traffic in the unit of the data plane: one whose programs are at the links counts frames.
+func (t traffic) on(plane model.Plane) traffic {
+	const ethernet = 14 // bytes of a frame's header
+	if plane.Traits().AtLinks {
+		t.bytes += ethernet * t.packets
+	}
+	return t
+}
+
+func (t traffic) String() string { return fmt.Sprintf("%d packets, %d bytes", t.packets, t.bytes) }
+
+// notCounted is the text of figures that are absent.
+const notCounted = "not counted"
+
+// countOf returns the text of figures, which are both absent or both present.
+func countOf(packets, bytes *uint64) string {
+	switch {
+	case packets == nil && bytes == nil:
+		return notCounted
+	case packets == nil || bytes == nil:
+		return "packets without bytes, or bytes without packets"
+	}
+	return traffic{*packets, *bytes}.String()
+}
+
+// exports compares what Prometheus and the user see with what is counted.
+func (s *site) exports(plane model.Plane, all []counted) {
 	s.Helper()
-	conn := s.send(to, datagrams)
-	for range datagrams {
-		if err := conn.SetReadDeadline(time.Now().Add(place.Timeout)); err != nil {
-			s.Fatal(err)
+	text := s.metrics()
+	for _, c := range all {
+		labels := fmt.Sprintf("service=%q,real=%q", c, model.RealServer{Address: c.real()})
+		series := func(direction string) bool {
+			return strings.Contains(text, fmt.Sprintf("fairlead_real_bytes_total{%s,direction=%q}", labels, direction))
 		}
-		if _, err := conn.Read(make([]byte, 100)); err != nil {
-			s.Fatal(err)
+		in, out := series("in"), series("out")
+		whole := !plane.Traits().FlowsOnly
+		flows := strings.Contains(text, fmt.Sprintf("fairlead_real_flows_total{%s} %d\n", labels, c.flows()))
+		if !flows || in != whole || out != (whole && !c.oneWay) {
+			s.Errorf("metrics of %s: flows %t, bytes in %t, out %t:\n%s", c, flows, in, out, text)
 		}
+	}
+	if plane.Traits().FlowsOnly {
+		s.says("stats", "not counted for", "bytes and packets: the data plane sees only the first packet of a flow")
 	}
 }
 

@@ -216,26 +216,26 @@ func (l *lan) over() {
 	place.Unchanged(l, l.DoServer, l.before)
 }
 
-// serve answers on port 80 and on 8080 to 8083, over both protocols and families. Each answer
-// contains the server's name and the client address that it receives. A long line gets a long
-// answer.
+// serve answers on port 80 and on 8080 to 8083.
 func (l *lan) serve(in place.Place, name string) {
 	l.Helper()
-	l.serveAt(in, name, 80, 8080, 8081, 8082, 8083)
+	serveAt(l, in, name, 80, 8080, 8081, 8082, 8083)
 }
 
-// serveAt is serve on the given ports.
-func (l *lan) serveAt(in place.Place, name string, ports ...int) {
-	l.Helper()
+// serveAt answers on ports, over both protocols and families, until the test ends. Each answer
+// contains the server's name and the client address that it receives. A long line gets a long
+// answer.
+func serveAt(t testing.TB, in place.Place, name string, ports ...int) {
+	t.Helper()
 	for _, port := range ports {
-		place.Serve(l, in, fmt.Sprintf(":%d", port), place.Lines(func(r place.Request) string {
+		place.Serve(t, in, fmt.Sprintf(":%d", port), place.Lines(func(r place.Request) string {
 			return reply(name, port, r)
 		}))
 		var udp *net.UDPConn
 		if err := in(func() (err error) { udp, err = listenUDP(port); return err }); err != nil {
-			l.Fatal(err)
+			t.Fatal(err)
 		}
-		l.Cleanup(func() { udp.Close() })
+		t.Cleanup(func() { udp.Close() })
 		go answer(udp, name, port)
 	}
 }

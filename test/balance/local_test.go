@@ -22,7 +22,7 @@ func (l *lan) self(v4 bool, port uint16) model.RealServer {
 // local checks the host itself as a real server: it receives the client's address, and a client
 // gets an error if no socket listens.
 func (l *lan) local(proto model.Proto, v4 bool) {
-	l.serveAt(l.DoServer, "host", 80)
+	serveAt(l, l.DoServer, "host", 80)
 	v := l.service(proto, v4)
 	v.Reals = []model.RealServer{l.self(v4, 80)}
 	l.set(v)
@@ -43,7 +43,7 @@ func (l *lan) local(proto model.Proto, v4 bool) {
 // localAmongOthers checks the host as one of several real servers. It gets its share of new flows,
 // keeps its conversations when other servers change, and loses them when it is down.
 func (l *lan) localAmongOthers(proto model.Proto, v4 bool) {
-	l.serveAt(l.DoServer, "host", 80)
+	serveAt(l, l.DoServer, "host", 80)
 	v := l.service(proto, v4, "a", "far1")
 	v.Scheduler, v.Reals = model.RoundRobin, append(v.Reals, l.self(v4, 80))
 	l.set(v)
@@ -83,7 +83,7 @@ func (t talk) isReset() {
 // localDirect checks that the host as a real server receives unchanged packets with direct
 // forwarding.
 func (l *lan) localDirect(proto model.Proto, v4 bool) {
-	l.serveAt(l.DoServer, "host", 8080)
+	serveAt(l, l.DoServer, "host", 8080)
 	l.prepare("far1", v4)
 	v := l.service(proto, v4, "far1")
 	v.Scheduler, v.Forward, v.Reals[0].Port = model.RoundRobin, model.ForwardDirect, 0

@@ -31,9 +31,10 @@ func TestMain(m *testing.M) {
 }
 
 // site is a host with a daemon, between a client and a machine with two real
-// servers.
+// servers. Answers to the client's second address do not pass through the host.
 //
-//	client 198.51.100.1 ── c0 host s0 ── 10.0.0.2, 10.0.0.3
+//	client 198.51.100.1 ── c0 host s0 ── 10.0.0.2, 10.0.0.3 servers
+//	     └─ 203.0.113.100 ─────────────────── 203.0.113.11 ─┘
 type site struct {
 	*testing.T
 	host, client, servers *netns.Namespace
@@ -51,6 +52,7 @@ func newSite(t *testing.T) *site {
 		"ip addr add 198.51.100.1/24 dev eth0 && ip link set eth0 up && ip route add default via 198.51.100.2")
 	shell.Run(t, s.servers.Do,
 		"ip addr add 10.0.0.2/24 dev eth0 && ip addr add 10.0.0.3/24 dev eth0 && ip link set eth0 up && ip route add default via 10.0.0.1")
+	s.links(at(s.servers))
 	s.serve("10.0.0.2:80")
 	s.serve("10.0.0.3:80")
 	dir := t.TempDir()
@@ -58,6 +60,30 @@ func newSite(t *testing.T) *site {
 	order.Metrics = "unix:" + filepath.Join(dir, "metrics")
 	s.daemon = daemons.New(t, order, child.Place{Netns: s.host.File()})
 	return s
+}
+
+// links adds the addresses of IPv6, and the link between the client and the servers.
+func (s *site) links(servers string) {
+	s.Helper()
+	shell.Run(s, s.host.Do, `set -e
+ip addr add 2001:db8:1::2/64 dev c0 nodad
+ip addr add fd00:10::1/64 dev s0 nodad
+ip route add 203.0.113.0/24 via 198.51.100.1
+ip -6 route add 2001:db8:113::/64 via 2001:db8:1::1`)
+	shell.Run(s, s.client.Do, `set -e
+ip addr add 2001:db8:1::1/64 dev eth0 nodad
+ip -6 route add default via 2001:db8:1::2
+ip link add lan0 type veth peer name lan0 netns `+servers+`
+ip addr add 203.0.113.100/24 dev lan0
+ip addr add 2001:db8:113::100/64 dev lan0 nodad
+sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.lan0.rp_filter=0
+ip link set lan0 up`)
+	shell.Run(s, s.servers.Do, `set -e
+ip addr add fd00:10::2/64 dev eth0 nodad
+ip -6 route add default via fd00:10::1
+ip addr add 203.0.113.11/24 dev lan0
+ip addr add 2001:db8:113::11/64 dev lan0 nodad
+ip link set lan0 up`)
 }
 
 // serve sends its name to each client at an address, and again for each line.

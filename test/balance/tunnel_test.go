@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"testing"
 	"time"
 
 	"fairlead/internal/model"
 	"fairlead/test/place"
+	"fairlead/test/shell"
 	"fairlead/test/unwrap"
 
 	"golang.org/x/sys/unix"
@@ -111,28 +113,33 @@ func (t talk) saysMuch(length int) {
 	}
 }
 
-// unwraps makes a server decapsulate packets and accept the inner ones until the
-// test ends.
+// unwraps makes a server of the LAN decapsulate packets until the test ends.
 func (l *lan) unwraps(name string, by model.Tunnel, v4 bool) {
 	l.Helper()
-	in := l.servers[name].Do
+	decapsulate(l, l.servers[name].Do, "lan0", by, v4)
+}
+
+// decapsulate makes a machine decapsulate packets that arrive on a link, and accept the inner ones,
+// until the test ends.
+func decapsulate(t testing.TB, in place.Place, link string, by model.Tunnel, v4 bool) {
+	t.Helper()
 	device := map[bool]string{true: "tunl0", false: "ip6tnl0"}[v4]
 	quiet := "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2; "
-	if l.sh(in, "ip -o link show "+device+" 2>/dev/null || true") == "" {
-		end, err := unwrap.On(in, "lan0")
+	if shell.Run(t, in, "ip -o link show "+device+" 2>/dev/null || true") == "" {
+		end, err := unwrap.On(in, link)
 		if err != nil {
-			l.Fatal(err)
+			t.Fatal(err)
 		}
-		l.Cleanup(func() { end.Close() })
+		t.Cleanup(func() { end.Close() })
 		device = "lo"
 	} else if by.Type == model.TunnelGUE {
 		port := fmt.Sprintf("port %d%s", by.Port, map[bool]string{true: "", false: " -6"}[v4])
-		l.sh(in, "ip fou add "+port+" gue")
-		l.Cleanup(func() { l.sh(in, "ip fou del "+port) })
+		shell.Run(t, in, "ip fou add "+port+" gue")
+		t.Cleanup(func() { shell.Run(t, in, "ip fou del "+port) })
 	}
 	address := fmt.Sprintf("%s/%d dev %s", vip(v4), vip(v4).BitLen(), device)
-	l.sh(in, quiet+"ip link set "+device+" up; ip addr replace "+address)
-	l.Cleanup(func() { l.sh(in, "ip addr del "+address) })
+	shell.Run(t, in, quiet+"ip link set "+device+" up; ip addr replace "+address)
+	t.Cleanup(func() { shell.Run(t, in, "ip addr del "+address) })
 }
 
 // onLAN returns the client's address on the LAN. Answers to it do not pass through the host.

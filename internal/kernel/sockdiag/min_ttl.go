@@ -9,11 +9,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Descriptors are the numbers of a process's file descriptors, by the inodes of its sockets.
+type Descriptors map[uint32][]int
+
+// DescriptorsOf reads the file descriptors of a process. It returns none if the process has ended
+// or cannot be seen.
+func DescriptorsOf(pid int) Descriptors {
+	found := Descriptors{}
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, fd := range fds {
+		var inode uint32
+		target, err := os.Readlink(fd)
+		if err != nil {
+			continue
+		}
+		if _, err := fmt.Sscanf(target, "socket:[%d]", &inode); err != nil {
+			continue
+		}
+		if n, err := strconv.Atoi(filepath.Base(fd)); err == nil {
+			found[inode] = append(found[inode], n)
+		}
+	}
+	return found
+}
+
 // MinTTL returns the smallest TTL of IPv4 packets, or the smallest hop limit of IPv6
-// packets, that the listener accepts (RFC 5082); 0 if it accepts any or if that cannot be
-// read. The kernel shows the option only to a process that has the socket, so MinTTL
+// packets, that the listener of the process accepts (RFC 5082); 0 if it accepts any or if that
+// cannot be read. The kernel shows the option only to a process that has the socket, so MinTTL
 // duplicates it for a moment, which needs root and Linux 5.6.
-func MinTTL(l Listener, v4 bool) int {
+func (d Descriptors) MinTTL(l Listener, v4 bool) int {
+	if len(d[l.Inode]) == 0 {
+		return 0
+	}
 	pid, err := unix.PidfdOpen(l.Process.PID, 0)
 	if err != nil {
 		return 0
@@ -23,7 +50,7 @@ func MinTTL(l Listener, v4 bool) int {
 	if v4 {
 		level, option = unix.IPPROTO_IP, unix.IP_MINTTL
 	}
-	for _, number := range descriptorsOf(l) {
+	for _, number := range d[l.Inode] {
 		fd, err := unix.PidfdGetfd(pid, number, 0)
 		if err != nil {
 			continue
@@ -35,20 +62,4 @@ func MinTTL(l Listener, v4 bool) int {
 		}
 	}
 	return 0
-}
-
-// descriptorsOf returns the numbers of the file descriptors with which the listener's
-// process has the socket.
-func descriptorsOf(l Listener) (numbers []int) {
-	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", l.Process.PID))
-	for _, fd := range fds {
-		target, err := os.Readlink(fd)
-		if err != nil || target != fmt.Sprintf("socket:[%d]", l.Inode) {
-			continue
-		}
-		if n, err := strconv.Atoi(filepath.Base(fd)); err == nil {
-			numbers = append(numbers, n)
-		}
-	}
-	return numbers
 }

@@ -22,8 +22,16 @@ func (w *World) ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool) {
 }
 
 // MinTTL implements flow.Ports. It opens the socket of the process for a moment, to read
-// its option. It returns 0 if the process has closed it.
-func (w *World) MinTTL(l sockdiag.Listener, v4 bool) int { return sockdiag.MinTTL(l, v4) }
+// its option. It returns 0 if the process has closed it. It reads the descriptors of each
+// process only once.
+func (w *World) MinTTL(l sockdiag.Listener, v4 bool) int {
+	of, known := w.descriptors[l.Process.PID]
+	if !known {
+		of = sockdiag.DescriptorsOf(l.Process.PID)
+		w.descriptors[l.Process.PID] = of
+	}
+	return of.MinTTL(l, v4)
+}
 
 // Holder implements flow.Namespaces.
 func (w *World) Holder(a netip.Addr) (string, bool) {

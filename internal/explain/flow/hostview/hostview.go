@@ -51,6 +51,8 @@ type World struct {
 	servicesRead bool
 	routes       map[routeAt]routeAnswer
 	settings     map[[2]string]string
+	// descriptors are those of processes by PID.
+	descriptors map[int]sockdiag.Descriptors
 }
 
 // routeAt is a question for a route of a namespace, and routeAnswer what the kernel answered.
@@ -94,7 +96,8 @@ func New(host *kernel.Host, opt Options) (*World, error) {
 		return nil, err
 	}
 	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: id, name: "host"}}, paths: []string{""},
-		routes: map[routeAt]routeAnswer{}, settings: map[[2]string]string{}}
+		routes: map[routeAt]routeAnswer{}, settings: map[[2]string]string{},
+		descriptors: map[int]sockdiag.Descriptors{}}
 	seen := map[uint64]bool{id: true}
 	for _, name := range slices.Sorted(maps.Keys(opt.Sandboxes)) {
 		w.add(seen, opt.Sandboxes[name], name)

@@ -80,6 +80,9 @@ type Host struct {
 	Kernel *kernel.Host
 	// Places are the namespaces: host, lan, and the sandboxes a, b and c.
 	Places map[string]*netns.Namespace
+	// Dropping are cgroups to which the test attaches programs that drop all packets to their
+	// sockets: the parents of those of servers with the option cgroup=drop.
+	Dropping []string
 	// Refused are the commands that the host refused.
 	Refused []string
 	env     []string

@@ -11,13 +11,18 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"fairlead/test/place"
+
 	"golang.org/x/sys/unix"
 )
 
 // socket is the socket of a command: listen PLACE PROTO ADDRESS [dev=LINK] [full]
-// [minttl=N] [v6only] [reuse].
+// [minttl=N] [v6only] [reuse] [cgroup=plain|drop].
 type socket struct {
-	place, proto, link  string
+	place, proto, link string
+	// cgroup says that the server is a process in a cgroup of its own: drop, if the parent of the
+	// cgroup is in Host.Dropping, or plain.
+	cgroup              string
 	at                  netip.AddrPort
 	full, v6only, reuse bool
 	minTTL              int
@@ -37,6 +42,8 @@ func parseSocket(command string) (socket, error) {
 		switch name {
 		case "dev":
 			s.link = value
+		case "cgroup":
+			s.cgroup = value
 		case "full":
 			s.full = true
 		case "v6only":
@@ -72,7 +79,11 @@ func listen(t testing.TB, h *Host, command string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := s.open(h)
+	if s.cgroup != "" {
+		s.inCgroup(t, h, command)
+		return
+	}
+	fd, err := s.open(h.Places[s.place].Do)
 	if err != nil {
 		return
 	}
@@ -80,13 +91,7 @@ func listen(t testing.TB, h *Host, command string) {
 	var ended atomic.Bool
 	go func() {
 		defer close(done)
-		for !s.full && !ended.Load() {
-			if s.proto == "tcp" {
-				accept(fd, s.identity())
-			} else {
-				answer(fd, s.identity(), &ended)
-			}
-		}
+		s.serve(fd, &ended)
 	}()
 	t.Cleanup(func() {
 		ended.Store(true)
@@ -99,8 +104,19 @@ func listen(t testing.TB, h *Host, command string) {
 	}
 }
 
-// open opens, prepares and binds the socket.
-func (s socket) open(h *Host) (fd int, err error) {
+// serve answers clients until the test has ended.
+func (s socket) serve(fd int, ended *atomic.Bool) {
+	for !s.full && !ended.Load() {
+		if s.proto == "tcp" {
+			accept(fd, s.identity())
+		} else {
+			answer(fd, s.identity(), ended)
+		}
+	}
+}
+
+// open opens, prepares and binds the socket in a place.
+func (s socket) open(in place.Place) (fd int, err error) {
 	family, at := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(s.at.Port()), Addr: s.at.Addr().As16()})
 	if s.at.Addr().Is4() {
 		family, at = unix.AF_INET, &unix.SockaddrInet4{Port: int(s.at.Port()), Addr: s.at.Addr().As4()}
@@ -112,7 +128,7 @@ func (s socket) open(h *Host) (fd int, err error) {
 	if s.full {
 		backlog = 0
 	}
-	err = h.Places[s.place].Do(func() (err error) {
+	err = in(func() (err error) {
 		if fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}

@@ -2,8 +2,37 @@ package truth_test
 
 import "fairlead/test/truth"
 
-// read are cases of verdicts that were wrong: what a reader of bb5666c1 found.
+// read are cases of verdicts that were wrong: what readers of bb5666c1 and 69aa5243 found.
 var read = []named{
+	{name: "programs at the server's cgroup", script: `listen host tcp 0.0.0.0:8081 cgroup=drop
+listen a tcp [::]:8082 cgroup=drop
+listen host udp [::]:8083 cgroup=drop
+listen host tcp 0.0.0.0:8084 cgroup=plain
+listen a udp [::]:8085 cgroup=plain`, flows: []string{"lan to host:8081", "host to 127.0.0.1:8081", "b6 to a6:8082",
+		"a to host:8083/udp", "lan to host:8084", "b to a:8085/udp"},
+		judged: map[string]truth.Judgement{"lan to host:8081": truth.Unknown, "host to 127.0.0.1:8081": truth.Unknown,
+			"b6 to a6:8082": truth.Unknown, "a to host:8083/udp": truth.Unknown, "lan to host:8084": truth.Right,
+			"b to a:8085/udp": truth.Right}},
+	{name: "an address of the host and of a sandbox", script: `ip addr add 10.77.0.2/32 dev lo
+ip addr add fd77::2/128 dev lo`, flows: []string{"b to 10.77.0.2:80", "lan to 10.77.0.2:80", "host to 10.77.0.2:80",
+		"c to 10.77.0.2:80", "a to b:80", "b6 to fd77::2:80", "lan6 to fd77::2:80"},
+		judged: map[string]truth.Judgement{"b to 10.77.0.2:80": truth.Unknown, "lan to 10.77.0.2:80": truth.Right,
+			"host to 10.77.0.2:80": truth.Right, "c to 10.77.0.2:80": truth.Right, "lan6 to fd77::2:80": truth.Right}},
+	{name: "the gateway's address in a sandbox", script: `a ip addr add 10.77.0.1/32 dev eth0`,
+		flows: []string{"b to host:80", "b to c:80", "c to b:80", "b6 to host6:80"},
+		judged: map[string]truth.Judgement{"b to host:80": truth.Unknown, "b to c:80": truth.Unknown,
+			"b6 to host6:80": truth.Right}},
+	{name: "redirect on a link without an address", script: `ip addr del 10.77.0.1/24 dev br0
+ip addr add 10.77.0.1/32 dev lo
+ip route add 10.77.0.0/24 dev br0
+sysctl -qw net.ipv4.conf.br0.route_localnet=1
+nft -f - <<E
+table ip n { chain pre { type nat hook prerouting priority -100; meta l4proto { tcp, udp } th dport 8080 redirect to :80; } }
+E
+iptables-nft -t nat -A PREROUTING -p tcp --dport 8081 -j REDIRECT --to-ports 80`,
+		flows: append(both("a to host:8080", "a to host:80", "c to host:8080", "lan to host:8080"), "a to host:8081"),
+		judged: all(truth.Right, "a to host:8080", "a to host:8080/udp", "a to host:80", "c to host:8080",
+			"lan to host:8080", "lan to host:8080/udp", "a to host:8081")},
 	{name: "masquerading ignores the source that a route prefers", script: `ip route replace 10.78.0.0/30 dev vc src 198.18.0.1
 nft -f - <<E
 table ip n { chain post { type nat hook postrouting priority 100; ip saddr 10.77.0.0/24 oifname "vc" masquerade; } }

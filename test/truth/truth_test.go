@@ -8,12 +8,18 @@ import (
 	"sync"
 	"testing"
 
+	"fairlead/internal/child"
 	"fairlead/test/truth"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 )
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{truth.ServerRole: truth.Serve})
+	os.Exit(m.Run())
+}
 
 // atOnce is how many hosts are tested in parallel: most of the time is spent waiting for
 // answers that do not come.
@@ -82,6 +88,7 @@ func (c named) check(t *testing.T) []truth.Checked {
 	if err := h.Places["host"].Do(func() error { return dropAt(t, c.drop) }); err != nil {
 		t.Fatal(err)
 	}
+	dropPackets(t, h.Dropping)
 	all := h.Explain(t, c.flows)
 	for _, f := range all {
 		t.Log(f)
@@ -120,6 +127,27 @@ func dropAt(t *testing.T, links []string) error {
 		t.Cleanup(func() { at.Close() })
 	}
 	return nil
+}
+
+// dropPackets attaches a program to cgroups that drops all packets to sockets of them and of the
+// cgroups below them, as systemd does for IPAddressDeny=any.
+func dropPackets(t *testing.T, cgroups []string) {
+	t.Helper()
+	for _, path := range cgroups {
+		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "deny_all", Type: ebpf.CGroupSKB,
+			AttachType: ebpf.AttachCGroupInetIngress, License: "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer prog.Close()
+		at, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: ebpf.AttachCGroupInetIngress,
+			Program: prog})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { at.Close() })
+	}
 }
 
 // number returns an environment variable as a number.

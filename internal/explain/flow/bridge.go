@@ -23,6 +23,9 @@ func (k *walker) bridge(netns string, b rtnl.NetLink, from string, c crossing, p
 		c = c.with(stage{netns: netns, bridge: b.Name, hook: "prerouting", in: from})
 		why := "which has " + c.to.addr.String()
 		is := k.wire.isBridges(netns, b, links, c.to)
+		if is {
+			k.wire.duplicated(netns, b, links, in, c.to)
+		}
 		if !is && k.takesAnswer(netns, b, p) {
 			is, why = true, "whose NAT sent the request from "+p.dst.Addr().String()
 		}
@@ -79,6 +82,18 @@ func (w *wire) isBridges(netns string, b rtnl.NetLink, links []rtnl.NetLink, t t
 	return slices.ContainsFunc(links, func(l rtnl.NetLink) bool {
 		return (l.Bridge == b.Name || l.Name == b.Name) && l.MAC == t.mac.String()
 	})
+}
+
+// duplicated marks the verdict as uncertain if the bridge's namespace is not the only one that
+// answers for an address: whose answer the sender takes depends on which is earlier.
+func (w *wire) duplicated(netns string, b rtnl.NetLink, links []rtnl.NetLink, in rtnl.NetLink, t target) {
+	if t.mac != nil {
+		return
+	}
+	if found, _, _ := w.ports(netns, b, links, in, t); len(found) > 0 {
+		w.doubt("%s and the machine at port %s of %s both answer for %s: which one gets the packet is not certain",
+			w.name(netns), found[0].Name, b.Name, t.addr)
+	}
 }
 
 // ports returns the ports of a bridge behind which the frame's target is, and the

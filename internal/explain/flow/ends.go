@@ -21,6 +21,8 @@ type ends struct {
 	// this host, as in tests; known is true if it is.
 	origin string
 	known  bool
+	// also is another namespace that has src, if the flow begins on the host; empty if there is none.
+	also string
 	// in is the link on which the flow arrives from another machine; empty if it
 	// begins on this host.
 	in       string
@@ -66,9 +68,12 @@ func (e *ends) begin(w World, from string) error {
 	}
 	if addr.IsLoopback() || slices.ContainsFunc(local, func(p netip.Prefix) bool { return p.Addr() == addr }) {
 		e.loopback = addr.IsLoopback()
+		if other, linked, ok := w.Namespaces.Holder(addr); ok && linked && !addr.IsLoopback() {
+			e.also = other
+		}
 		return nil
 	}
-	e.origin, e.known = w.Namespaces.Holder(addr)
+	e.origin, _, e.known = w.Namespaces.Holder(addr)
 	if e.known && !outside(w, addr) {
 		e.netns = e.origin
 		return nil

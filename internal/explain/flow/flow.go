@@ -24,9 +24,9 @@
 // the eBPF data path. Each part has only the facts that it needs; all of them
 // write to one report.
 //
-// Limits: the package does not follow XDP programs, tc filters and tcx programs
-// of other programs, policy routing by ports or users, VLAN filtering, and
-// unknown statements of rules. Each of them makes the verdict uncertain, with a
+// Limits: the package does not follow XDP programs, tc filters, tcx programs and
+// programs at cgroups of other software, policy routing by ports or users, VLAN
+// filtering, and unknown statements of rules. Each of them makes the verdict uncertain, with a
 // caveat.
 package flow
 

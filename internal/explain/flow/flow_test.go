@@ -65,8 +65,8 @@ type fake struct {
 	routes    map[string]rtnl.RouteFound // by "NETNS TO"
 	settings  map[string]string
 	proxy     netip.AddrPort
-	// kind is that of br0.
-	kind string
+	// kind is that of br0, and own an address of the host's loopback link.
+	kind, own string
 }
 
 func newFake() *fake {
@@ -86,7 +86,7 @@ func newFake() *fake {
 			"/web 192.0.2.7": {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("10.9.0.2"), Via: ip("10.9.0.1"),
 				To: netip.MustParsePrefix("0.0.0.0/0")},
 		},
-		settings: map[string]string{}, kind: "bridge",
+		settings: map[string]string{}, kind: "bridge", own: "127.0.0.1/8",
 	}
 }
 
@@ -97,6 +97,19 @@ func TestLinkOfAnotherKind(t *testing.T) {
 	e, err := flow.Explain(f.world(), flow.Flow{From: "10.9.0.2", To: "10.9.0.1", Port: 80, Proto: model.TCP})
 	if err != nil || e.Outcome != flow.Unknown || !e.Uncertain {
 		t.Errorf("%s, uncertain %t: %s, %v", e.Outcome, e.Uncertain, e.Verdict, err)
+	}
+}
+
+// TestAddressOfHostAndSandbox: a flow from an address that the host and a sandbox have may begin at either.
+func TestAddressOfHostAndSandbox(t *testing.T) {
+	for own, uncertain := range map[string]bool{"10.9.0.2/32": true, "127.0.0.1/8": false} {
+		f := newFake()
+		f.own = own
+		e, err := flow.Explain(f.world(), flow.Flow{From: "10.9.0.2", To: "10.9.0.1", Port: 80, Proto: model.TCP})
+		if err != nil || e.Uncertain != uncertain ||
+			uncertain && !strings.Contains(strings.Join(e.Caveats, ""), "10.9.0.2 is an address of the host and of web") {
+			t.Errorf("the host has %s: uncertain %t, %v, %v", own, e.Uncertain, e.Caveats, err)
+		}
 	}
 }
 
@@ -121,6 +134,7 @@ func (f *fake) Links(netns string) ([]rtnl.NetLink, error) {
 		return []rtnl.NetLink{lo, {Name: "eth0", Index: 2, Kind: "veth", Up: true, Addresses: prefix("10.9.0.2/24"),
 			Parent: 4, ParentNetns: 0}}, nil
 	}
+	lo.Addresses = prefix(f.own)
 	return []rtnl.NetLink{lo,
 		{Name: "eth0", Index: 2, Kind: "device", Up: true, Addresses: prefix("192.0.2.2/24")},
 		{Name: "br0", Index: 3, Kind: f.kind, Up: true, Addresses: prefix("10.9.0.1/24"), Owner: "net"},
@@ -168,11 +182,14 @@ func (f *fake) Published() []flow.Published                         { return f.p
 func (f *fake) Services() ([]flow.Service, error)                   { return f.services, nil }
 func (f *fake) Failed() []flow.Known                                { return f.failed }
 func (f *fake) MinTTL(sockdiag.Listener, bool) int                  { return 0 }
+func (f *fake) SocketFilters(sockdiag.Listener) ([]string, error)   { return nil, nil }
 func (f *fake) ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool) {
 	return f.proxy, l.Process.Command == "docker-proxy"
 }
 
-func (f *fake) Holder(a netip.Addr) (string, bool) { return "/web", a == ip("10.9.0.2") }
+func (f *fake) Holder(a netip.Addr) (string, bool, bool) {
+	return "/web", true, a == ip("10.9.0.2")
+}
 
 func (f *fake) Find(name string) (string, error) {
 	if name == "web" {

@@ -267,7 +267,18 @@ func (n *netfilter) translate(netns, hook, in, out string, p packet) packet {
 		return p
 	}
 	was := p.dst
-	if p.dst = n.target(netns, in, v, p.dst); p.dst == was { // the kernel then translates nothing
+	to, ok := n.target(netns, in, v, p.dst)
+	if !ok {
+		h := n.hopAt(netns, hook, firstOf(in, out), v)
+		h.What = fmt.Sprintf("%s: dropped, because %s has no address to redirect to", hook, in)
+		n.hop(p, h)
+		if v.Certain {
+			n.end(Dropped, "%s of %s redirects it to an address of %s, which has none, so the kernel drops it: %s", hook,
+				n.name(netns), in, h.By)
+		}
+		return p
+	}
+	if p.dst = to; p.dst == was { // the kernel then translates nothing
 		return p
 	}
 	p.dnat = true
@@ -299,36 +310,46 @@ func (n *netfilter) natDoubts(netns, hook string, v rules.Verdict) {
 	}
 }
 
-// target returns the new destination of a packet. A port that is in the rule's range of
-// ports stays as it is (nf_nat_core.c, get_unique_tuple).
-func (n *netfilter) target(netns, in string, v rules.Verdict, was netip.AddrPort) netip.AddrPort {
+// target returns the new destination of a packet; false if it is redirected and there is no
+// address for it. A port that is in the rule's range of ports stays as it is (nf_nat_core.c,
+// get_unique_tuple).
+func (n *netfilter) target(netns, in string, v rules.Verdict, was netip.AddrPort) (netip.AddrPort, bool) {
 	r := v.By.Rule
 	addr, port := was.Addr(), was.Port()
 	if r.To.IsValid() {
 		addr = r.To
 	}
 	if v.Action == rules.Redirect {
-		addr = n.redirected(netns, in, addr)
+		var ok bool
+		if addr, ok = n.redirected(netns, in, addr); !ok {
+			return was, false
+		}
 	}
 	if r.ToPorts.First != 0 && (port < r.ToPorts.First || port > r.ToPorts.Last) {
 		port = r.ToPorts.First
 	}
-	return netip.AddrPortFrom(addr, port)
+	return netip.AddrPortFrom(addr, port), true
 }
 
-// redirected returns the target of a redirect rule: the link's address, or the
-// loopback address.
-func (n *netfilter) redirected(netns, in string, to netip.Addr) netip.Addr {
-	l, ok := linkOf(n.links, netns, in)
+// redirected returns the target of a redirect rule: the first address of the link on which the
+// packet arrives, or the loopback address for a packet of the namespace. It returns false if the
+// link has no address of the family, or for a link-local destination no link-local one: the
+// kernel then drops the packet (nf_nat_redirect.c).
+func (n *netfilter) redirected(netns, in string, to netip.Addr) (netip.Addr, bool) {
+	switch {
+	case in == "" && to.Is4():
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), true
+	case in == "":
+		return netip.IPv6Loopback(), true
+	}
+	l, _ := linkOf(n.links, netns, in)
 	for _, p := range l.Addresses {
-		if ok && p.Addr().Is4() == to.Is4() {
-			return p.Addr()
+		a := p.Addr()
+		if a.Is4() == to.Is4() && (a.Is4() || a.IsLinkLocalUnicast() || !to.IsLinkLocalUnicast()) {
+			return a, true
 		}
 	}
-	if to.Is4() {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	}
-	return netip.IPv6Loopback()
+	return netip.Addr{}, false
 }
 
 // element returns the nft command that adds the matching element of Fairlead's

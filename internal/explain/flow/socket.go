@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
@@ -114,7 +115,21 @@ func (k *walker) refuses(netns, in string, l sockdiag.Listener, p packet) bool {
 		k.doubt("the socket of %s in %s accepts only packets with a TTL of at least %d (IP_MINTTL)", l.Process,
 			k.name(netns), ttl)
 	}
+	k.filtered(netns, l)
 	return false
+}
+
+// filtered marks the verdict as uncertain if programs at the socket's cgroup may drop its packets, as those of
+// systemd's IPAddressDeny= do.
+func (k *walker) filtered(netns string, l sockdiag.Listener) {
+	programs, err := k.world.Ports.SocketFilters(l)
+	switch {
+	case err != nil:
+		k.doubt("whether programs at the cgroup of %s in %s drop its packets is unknown: %s", l.Process, k.name(netns), err)
+	case len(programs) > 0:
+		k.doubt("programs at the cgroup of %s in %s are not followed, and may drop its packets: %s", l.Process,
+			k.name(netns), strings.Join(programs, ", "))
+	}
 }
 
 // takes returns the socket that accepts packets for an address that arrive on a link: the

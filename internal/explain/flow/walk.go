@@ -31,6 +31,10 @@ func Explain(w World, f Flow) (Explanation, error) {
 	if e.in != "" {
 		k.out.Origin = e.origin
 	}
+	if e.also != "" {
+		k.doubt("%s is an address of the host and of %s: the flow is followed from the host. Give the name of the sandbox for the other one",
+			e.src, k.name(e.also))
+	}
 	k.follow(e, f.FromPort)
 	if k.err == nil && k.continues() {
 		k.dataLost(e, f.FromPort)

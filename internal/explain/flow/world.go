@@ -29,8 +29,9 @@ type World struct {
 type Namespaces interface {
 	// Name returns the name that users know: host, or the sandbox's name.
 	Name(netns string) string
-	// Holder returns the namespace that has an address. The host's does not count.
-	Holder(a netip.Addr) (netns string, ok bool)
+	// Holder returns the namespace that has an address, and whether it has a link to the host.
+	// The host's does not count.
+	Holder(a netip.Addr) (netns string, linked, ok bool)
 	// Find resolves a sandbox by any name that users may type. It returns the empty
 	// path for a sandbox in the host's namespace.
 	Find(name string) (netns string, err error)
@@ -81,6 +82,9 @@ type Ports interface {
 	// MinTTL returns the smallest TTL, or hop limit, of packets that the socket accepts
 	// (IP_MINTTL, IPV6_MINHOPCOUNT); 0 if it accepts any.
 	MinTTL(l sockdiag.Listener, v4 bool) int
+	// SocketFilters returns the programs at the socket's cgroup and its parents that may drop
+	// the socket's packets (cgroup_skb).
+	SocketFilters(l sockdiag.Listener) ([]string, error)
 	// ProxyTarget returns the target of a docker-proxy's socket; false if the
 	// process is not one.
 	ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool)

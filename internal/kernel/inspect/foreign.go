@@ -3,9 +3,11 @@ package inspect
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/ebpf"
 
 	"github.com/vishvananda/netlink"
@@ -94,4 +96,25 @@ func (h *Reader) foreignQdiscs(l netlink.Link) []Foreign {
 		}
 	}
 	return all
+}
+
+// SocketFilters returns the programs that may drop the packets of sockets of a cgroup v2 (cgroup_skb), e.g. those of
+// systemd's IPAddressDeny=: programs of the cgroup and of its parents. It returns none for the id 0, which is unknown.
+func SocketFilters(id uint64) ([]string, error) {
+	if id == 0 {
+		return nil, nil
+	}
+	path, err := cgroup.Path(id)
+	if errors.Is(err, cgroup.ErrNone) { // without the hierarchy, no program can be attached
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the cgroup: %w", err)
+	}
+	defer dir.Close()
+	return ebpf.SocketFilters(dir)
 }

@@ -25,6 +25,8 @@ type Listener struct {
 	Process Owner  `json:"process,omitzero"`
 	// Inode identifies the socket.
 	Inode uint32 `json:"-"`
+	// CgroupID is the id of the cgroup v2 in which the socket was created; 0 before Linux 5.9.
+	CgroupID uint64 `json:"-"`
 }
 
 // Answers reports whether the socket accepts packets for an address of the sandbox.
@@ -50,7 +52,7 @@ func (h *Reader) Listeners() ([]Listener, error) {
 				continue
 			}
 			l := Listener{Proto: proto, At: netip.AddrPortFrom(s.addr, s.port), V6Only: s.v6only,
-				Link: linkName(links, s.link), Inode: s.inode}
+				Link: linkName(links, s.link), Inode: s.inode, CgroupID: s.cgroup}
 			if proto == model.TCP {
 				l.Waiting, l.Backlog = s.received, s.sent
 			}

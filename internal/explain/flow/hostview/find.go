@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/flow"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/sockdiag"
@@ -33,17 +34,41 @@ func (w *World) MinTTL(l sockdiag.Listener, v4 bool) int {
 	return of.MinTTL(l, v4)
 }
 
-// Holder implements flow.Namespaces.
-func (w *World) Holder(a netip.Addr) (string, bool) {
+// SocketFilters implements flow.Ports. It reads the programs of each cgroup only once.
+func (w *World) SocketFilters(l sockdiag.Listener) ([]string, error) {
+	found, known := w.filters[l.CgroupID]
+	if !known {
+		found.programs, found.err = inspect.SocketFilters(l.CgroupID)
+		w.filters[l.CgroupID] = found
+	}
+	return found.programs, found.err
+}
+
+// Holder implements flow.Namespaces. It prefers a namespace with a link to the host.
+func (w *World) Holder(a netip.Addr) (netns string, linked, ok bool) {
 	for _, path := range w.paths[1:] {
 		links, err := w.Links(path)
-		for _, l := range links {
-			if err == nil && (flow.End{Netns: path, NetLink: l}).Has(a) {
-				return path, true
-			}
+		if err != nil || !slices.ContainsFunc(links, func(l rtnl.NetLink) bool {
+			return flow.End{Netns: path, NetLink: l}.Has(a)
+		}) {
+			continue
+		}
+		if w.linked(path, links) {
+			return path, true, true
+		}
+		if !ok {
+			netns, ok = path, true
 		}
 	}
-	return "", false
+	return netns, false, ok
+}
+
+// linked reports whether one of a namespace's links has its other end on the host.
+func (w *World) linked(netns string, links []rtnl.NetLink) bool {
+	return slices.ContainsFunc(links, func(l rtnl.NetLink) bool {
+		end, ok := w.Peer(netns, l)
+		return ok && end.Netns == ""
+	})
 }
 
 // Find implements flow.Namespaces.

@@ -51,8 +51,15 @@ type World struct {
 	servicesRead bool
 	routes       map[routeAt]routeAnswer
 	settings     map[[2]string]string
-	// descriptors are those of processes by PID.
+	// descriptors are those of processes by PID, and filters the programs of cgroups by their ids.
 	descriptors map[int]sockdiag.Descriptors
+	filters     map[uint64]socketFilters
+}
+
+// socketFilters is what inspect.SocketFilters returned.
+type socketFilters struct {
+	programs []string
+	err      error
 }
 
 // routeAt is a question for a route of a namespace, and routeAnswer what the kernel answered.
@@ -97,7 +104,7 @@ func New(host *kernel.Host, opt Options) (*World, error) {
 	}
 	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: id, name: "host"}}, paths: []string{""},
 		routes: map[routeAt]routeAnswer{}, settings: map[[2]string]string{},
-		descriptors: map[int]sockdiag.Descriptors{}}
+		descriptors: map[int]sockdiag.Descriptors{}, filters: map[uint64]socketFilters{}}
 	seen := map[uint64]bool{id: true}
 	for _, name := range slices.Sorted(maps.Keys(opt.Sandboxes)) {
 		w.add(seen, opt.Sandboxes[name], name)

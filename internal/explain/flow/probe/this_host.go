@@ -11,7 +11,7 @@ import (
 // onThisHost reports whether every possible receiver of the packet is on this
 // host: the destination, or all real servers of the service at the destination.
 func onThisHost(w *hostview.World, e flow.Explanation) bool {
-	is := func(a netip.Addr) bool { _, found := w.Holder(a); return found || w.IsLocal(a) }
+	is := func(a netip.Addr) bool { _, _, found := w.Holder(a); return found || w.IsLocal(a) }
 	b := balance(e)
 	if b == nil {
 		return is(e.Destination.Addr())

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 
 	"github.com/summerwind/h2spec/config"
 	"github.com/summerwind/h2spec/generic"
@@ -34,7 +34,7 @@ func TestH2Spec(t *testing.T) {
 			_, _ = w.Write([]byte("the body of the response"))
 		})})
 	for _, secure := range []bool{false, true} {
-		c := &config.Config{Host: host, Port: number, Path: "/", Timeout: 2 * time.Second, MaxHeaderLen: 4000,
+		c := &config.Config{Host: host, Port: number, Path: "/", Timeout: place.Timeout, MaxHeaderLen: 4000,
 			Strict: true, TLS: secure, Insecure: true}
 		cases := 0
 		for _, group := range []*spec.TestGroup{generic.Spec(), h2spec.Spec(), hpack.Spec()} {

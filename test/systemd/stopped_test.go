@@ -5,9 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
 // declaredGateway returns a gateway whose router has this rule.
@@ -73,18 +71,7 @@ func TestStoppedProcesses(t *testing.T) {
 		}
 		s.says(stoppedNow, "stopped: fairlead-proxy\n")
 	}
-	if err := s.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	s.await("STOPPING=1")
-	select {
-	case <-s.process.Done():
-	case <-time.After(2 * commandLimit):
-		t.Fatalf("the daemon has not ended after SIGTERM:\n%s", s.logged())
-	}
-	if err := s.process.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, s.logged())
-	}
+	s.stop()
 	if text := s.logged(); strings.Contains(text, "kill -9") {
 		t.Errorf("the daemon could not end a process:\n%s", text)
 	}

@@ -205,6 +205,23 @@ func (s *service) says(line, words string) {
 	}
 }
 
+// stop ends the service with SIGTERM.
+func (s *service) stop() {
+	s.Helper()
+	if err := s.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.Fatal(err)
+	}
+	s.await("STOPPING=1")
+	select {
+	case <-s.process.Done():
+	case <-time.After(2 * commandLimit):
+		s.Fatalf("the daemon has not ended after SIGTERM:\n%s", s.logged())
+	}
+	if err := s.process.Wait(); err != nil {
+		s.Errorf("%v\n%s", err, s.logged())
+	}
+}
+
 // TestUnitIsSufficient runs the daemon with the permissions of the unit: it uses the passed
 // sockets, notifies the service manager, serves metrics to a group, attaches, and publishes in every mode.
 func TestUnitIsSufficient(t *testing.T) {
@@ -229,13 +246,7 @@ func TestUnitIsSufficient(t *testing.T) {
 	if out, err := s.run("fairlead publish shop 9000:80 --via proxy"); err == nil || !strings.Contains(out, "socat") {
 		t.Errorf("a port in use by another user's process: %v: %s; want the process's name", err, out)
 	}
-	if err := s.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	s.await("STOPPING=1")
-	if err := s.process.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, s.logged())
-	}
+	s.stop()
 	if _, err := os.Stat(s.socket); err != nil {
 		t.Errorf("the service manager's socket was removed: %v", err)
 	}

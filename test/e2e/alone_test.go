@@ -61,9 +61,8 @@ func TestBusyMachine(t *testing.T) {
 		hog := &process{room: r, cmd: r.command("sh", "-c", "while :; do :; done")}
 		hog.launch()
 	}
-	run := []string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("b.json"), "--rounds", "4",
-		"--duration", "100ms"}
-	o := r.run(append(run, "--shared=false")...)
+	run := []string{"lab", "run", "host", "--workload", "tcp-rr", "--rounds", "4", "--duration", "100ms"}
+	o := r.run(append(run, "--json", r.file("b.json"), "--shared=false")...)
 	got := r.shares("b.json")
 	o.agrees(t, got, []string{"other processes used", "more than 10 %", "(PID ", "--shared"})
 	if !strings.Contains(o.stdout, "warning: other processes used") || !strings.Contains(o.stdout, "most by") {
@@ -89,7 +88,7 @@ func TestBusyMachine(t *testing.T) {
 	if disturbed < planned/2 || len(got.Runs) <= planned || len(got.Runs) > planned+planned/4 {
 		t.Errorf("%d of %d runs were disturbed; want most of %d and some repeated", disturbed, len(got.Runs), planned)
 	}
-	o = r.run(append(run, "--shared")...)
+	o = r.undisturbed("b.json", append(run, "--shared")...)
 	o.expect(t, 0, nil)
 	if !strings.Contains(o.stdout, "no run was discarded because of it (--shared)") ||
 		strings.Contains(o.stderr, "other processes") {
@@ -105,14 +104,14 @@ func TestBusyMachine(t *testing.T) {
 func TestTwoLaboratories(t *testing.T) {
 	r := newRoom(t)
 	r.sh("mount -t tmpfs none /run")
-	second := append([]string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("2.json")}, short...)
+	second := append([]string{"lab", "run", "host", "--workload", "tcp-rr"}, short...)
 	for _, how := range []string{"--shared=false", "--shared"} {
 		first := r.start("lab", "run", "host", "nat", "--workload", "tcp-rr", "--rounds", "100", "--duration", "10s",
 			how)
 		first.building()
 		pid := fmt.Sprintf("(PID %d)", first.cmd.Process.Pid)
 		r.refuse(2, []string{"another laboratory runs", pid, "--shared"}, append(second, "--shared=false")...)
-		o := r.run(append(second, "--shared")...)
+		o := r.undisturbed("2.json", append(second, "--shared")...)
 		o.expect(t, 0, nil)
 		if got := r.shares("2.json").Laboratories; len(got) != 1 || got[0] != first.cmd.Process.Pid ||
 			!strings.Contains(o.stdout, "another laboratory "+pid) {
@@ -124,7 +123,7 @@ func TestTwoLaboratories(t *testing.T) {
 		first.wait()
 		r.until("no process is left", func(all []descendant) bool { return len(all) == 0 })
 	}
-	o := r.run(append(second, "--shared=false")...)
+	o := r.run(append(second, "--json", r.file("2.json"), "--shared=false")...)
 	got := r.shares("2.json")
 	if o.agrees(t, got, nil); got.Laboratories != nil {
 		t.Error("the lock of a killed laboratory was not released")

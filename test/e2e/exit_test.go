@@ -224,8 +224,8 @@ func TestKernelWithoutNftables(t *testing.T) {
 // TestUnreachableClient checks that a path that a client cannot reach is reported.
 func TestUnreachableClient(t *testing.T) {
 	r := newRoom(t)
-	o := r.run(append([]string{"lab", "run", "hand-dnat", "--client", "remote,local", "--workload", "tcp-rr", "--json",
-		r.file("c.json")}, short...)...)
+	o := r.undisturbed("c.json", append([]string{"lab", "run", "hand-dnat", "--client", "remote,local", "--workload",
+		"tcp-rr"}, short...)...)
 	o.expect(t, 0, nil)
 	got := decode(t, r.read("c.json"))
 	if len(got.Absent) != 1 || got.Absent[0].Path != "hand-dnat" || !strings.Contains(got.Absent[0].Reason, "local") {

@@ -106,14 +106,15 @@ func (r *room) undisturbed(file string, args ...string) outcome {
 }
 
 // disturbance returns why a report must be measured again, or "": another program through which all packets pass got no
-// CPU time for seconds, or in the whole window. Load of others, also of the hypervisor, makes no run invalid, because
-// the room sets FAIRLEAD_LAB_SHARED.
+// CPU time for seconds, or one that answers got none in the whole window. Load of others, also of the hypervisor, makes
+// no run invalid, because the room sets FAIRLEAD_LAB_SHARED.
 func (r *room) disturbance(report []byte) string {
 	r.t.Helper()
 	for _, x := range decode(r.t, report).Runs {
 		for _, why := range x.Invalid {
 			peer := x.Path == "slirp4netns" || x.Path == "pasta"
-			if peer && (strings.Contains(why, "no answer from") || strings.Contains(why, "path: CPU time of "+x.Path)) {
+			if peer && strings.Contains(why, "no answer from") || strings.Contains(why, "path: CPU time of ") ||
+				why == "no request was answered in the window" {
 				return x.Path + ": " + why
 			}
 		}

@@ -192,7 +192,7 @@ func TestConcurrentRuns(t *testing.T) {
 	other := r.start(long...)
 	other.measuring()
 	alive := r.snapshot().Cgroups
-	o := r.run(append([]string{"lab", "run", "nat", "--workload", "tcp-rr"}, short...)...)
+	o := r.undisturbed("n.json", append([]string{"lab", "run", "nat", "--workload", "tcp-rr"}, short...)...)
 	o.expect(t, 0, nil)
 	if strings.Contains(o.stderr, "removed") {
 		t.Errorf("the other run's cgroups were removed: %s", o.stderr)

@@ -3,6 +3,7 @@ package daemons
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"strings"
 
@@ -27,16 +28,21 @@ func (d *Daemon) Run(args ...string) string {
 	return said
 }
 
-// Try is Run for a command that may fail.
+// Try is Run for a command that may fail. A command that does not end within five minutes is killed.
 func (d *Daemon) Try(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.t.Context()), endLimit)
+	defer cancel()
 	cmd := child.Self(CLIRole)
 	cmd.Args = append(cmd.Args, args...)
 	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+d.Socket)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	p, err := child.Start(context.WithoutCancel(d.t.Context()), cmd, d.at)
+	p, err := child.Start(ctx, cmd, d.at)
 	if err == nil {
 		err = p.Wait()
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("the command has not ended after %v", endLimit)
 	}
 	return said.String(), err
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"fairlead/internal/child"
 	"fairlead/internal/frontend/admin"
@@ -109,11 +110,19 @@ func (d *Daemon) Start() {
 	d.Client = admin.NewClient(d.Socket) // the previous client's connections are closed
 }
 
+// endLimit is how long a daemon or a command may take to end.
+const endLimit = 5 * time.Minute
+
 // Stop ends the process with the signal that users send (SIGTERM).
 func (d *Daemon) Stop() {
 	d.t.Helper()
 	if err := d.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		d.t.Fatalf("end the daemon: %v", err)
+	}
+	select {
+	case <-d.process.Done():
+	case <-time.After(endLimit):
+		d.t.Fatalf("the daemon has not ended %v after SIGTERM", endLimit)
 	}
 	if err := d.process.Wait(); err != nil {
 		d.t.Fatalf("the daemon exits with: %v", err)

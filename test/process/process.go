@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/child"
 
@@ -28,10 +29,19 @@ func Run(t testing.TB, role string, at child.Place) *Process {
 	return started(t, w, err)
 }
 
-// Start runs a role, sends its order and waits until it calls Ready.
+// startLimit is how long a process may take until it calls Ready.
+const startLimit = 5 * time.Minute
+
+// Start runs a role, sends its order and waits until it calls Ready. A process that does not call it within five
+// minutes is killed.
 func Start(t testing.TB, role string, order any, at child.Place) *Process {
 	t.Helper()
-	w, err := child.Order(context.Background(), role, order, at)
+	ctx, kill := context.WithCancelCause(context.Background())
+	late := time.AfterFunc(startLimit, func() { kill(fmt.Errorf("it is not ready after %v", startLimit)) })
+	w, err := child.Order(ctx, role, order, at)
+	if !late.Stop() {
+		err = errors.Join(err, context.Cause(ctx))
+	}
 	return started(t, w, err)
 }
 

@@ -69,6 +69,7 @@ func TestDockerLaboratoryLeavesNothing(t *testing.T) {
 	p.signal(syscall.SIGKILL)
 	p.wait()
 	r.until("no process is left", func(all []descendant) bool { return len(all) == 0 })
-	r.undisturbed("h.json", append([]string{"lab", "run", "host", "--workload", "tcp-rr"}, short...)...).expect(t, 0, nil)
+	o := r.undisturbed("h.json", append([]string{"lab", "run", "host", "--workload", "tcp-rr"}, short...)...)
+	o.expect(t, 0, nil)
 	r.untouched(before)
 }

@@ -56,8 +56,7 @@ func (h *host) servesDocker() {
 	h.serves("later", "-p", "8083:80")
 	h.asks(lan, "tcp", hostAddr+":8083")
 	h.docker("rm", "-f", "later")
-	h.sh(h.dir + `/fairlead network rm lan
-pid=$(cat /run/fairlead/pid); kill -9 $pid; while readlink /proc/$pid/exe; do :; done`)
+	h.sh(h.dir + "/fairlead network rm lan; pid=$(cat /run/fairlead/pid); killed $pid")
 }
 
 // refusesEmptyStore runs a command that starts a daemon with an empty store while the LAN sends
@@ -117,9 +116,7 @@ func (h *host) reportsEndedSandboxes(vias []model.Via, pids []string) {
 	if err := h.Signal(syscall.SIGKILL); err != nil {
 		h.Fatal(err)
 	}
-	for _, pid := range pids {
-		h.sh(`kill -9 ` + pid + `; while readlink /proc/` + pid + `/exe; do :; done`)
-	}
+	h.sh("killed " + strings.Join(pids, " "))
 	for i := range vias {
 		h.checkReach(fmt.Sprint(8080 + i))
 		h.ended(8080+i, true, "no")

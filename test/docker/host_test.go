@@ -48,7 +48,8 @@ ip -n lan addr add 2001:db8:9::1/64 dev eth0 nodad
 ip -n lan link set eth0 up
 ip route add default via 192.0.2.1
 ip route add default via 2001:db8:9::1
-until ip -6 route show table local dev up0 | grep -q ^multicast && ip -6 addr show dev up0 | grep -q fe80; do :; done
+complete() { ip -6 route show table local dev up0 | grep -q ^multicast && ip -6 addr show dev up0 | grep -q fe80; }
+await complete
 `
 
 // programs builds the programs that run on hosts, once.
@@ -142,6 +143,8 @@ func (h *host) startWith(flags ...string) {
 	case <-ready:
 	case <-p.Done():
 		h.Fatal("the daemon has exited")
+	case <-time.After(startLimit):
+		h.Fatal("timeout: the daemon is not ready")
 	}
 }
 
@@ -185,13 +188,13 @@ func (l *logged) lines() []string {
 func (h *host) kill() {
 	h.Helper()
 	h.sh("kill -9 $(cat /run/fairlead/pid)")
-	<-(*h.daemon).Done()
+	h.daemonEnds()
 }
 
-// sh runs commands on the host, which must succeed.
+// sh runs commands on the host, which must succeed. They can use functions.
 func (h *host) sh(script string) string {
 	h.Helper()
-	out, err := h.Command(h.Context(), "sh", "-ec", script).CombinedOutput()
+	out, err := h.Command(h.Context(), "sh", "-ec", functions+script).CombinedOutput()
 	if err != nil {
 		h.Fatalf("%s: %v\n%s", script, err, out)
 	}

@@ -1,6 +1,7 @@
 package docker_test
 
 import (
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -70,10 +71,11 @@ func (h *host) empty() {
 // live configures whether containers outlive dockerd.
 func (h *host) live(restore bool) {
 	h.Helper()
-	h.sh(`echo '{"live-restore": ` + map[bool]string{true: "true", false: "false"}[restore] + `}' > /run/dockerd.json
+	value := strconv.FormatBool(restore)
+	h.sh(`echo '{"live-restore": ` + value + `}' > /run/dockerd.json
 kill -HUP $(cat /run/docker.pid)
-until docker -H unix:///run/docker.sock info -f '{{.LiveRestoreEnabled}}' | grep -q ` +
-		map[bool]string{true: "true", false: "false"}[restore] + `; do :; done`)
+loaded() { docker -H unix:///run/docker.sock info -f '{{.LiveRestoreEnabled}}' | grep -q ` + value + `; }
+await loaded`)
 }
 
 // restart ends dockerd with a signal, runs the functions, and starts dockerd again.
@@ -97,10 +99,8 @@ func (h *host) reboot() {
 	if err := h.Signal(syscall.SIGKILL); err != nil {
 		h.Fatal(err)
 	}
+	h.killAll("*/program | " + h.dir + "/fairlead")
 	h.sh(`
-for p in /proc/[0-9]*; do
-	case "$(readlink $p/exe)" in (*/program | ` + h.dir + `/fairlead) kill -9 ${p#/proc/} ;; esac
-done
 nft delete table inet fairlead
 for l in $(ip -o link | sed -n 's/^[0-9]*: \(f[a-z][-_][^:@]*\).*/\1/p'); do ip link del $l 2>/dev/null || true; done
 rm -rf /run/fairlead /sys/fs/bpf/fairlead

@@ -200,7 +200,7 @@ func (o *orders) steps(c *ordered) []step {
 
 func (o *orders) endDaemon(signal string) {
 	o.sh("kill -" + signal + " $(cat /run/fairlead/pid)")
-	<-(*o.daemon).Done()
+	o.daemonEnds()
 	o.daemonUp, o.alone = false, time.Now()
 }
 

@@ -87,7 +87,10 @@ var powered = []struct {
 	{name: "p12", network: "back", policy: "no", port: 8012},
 }
 
+// addCard adds the card if the host has lost it together with the namespace of a container. The kernel removes its peer
+// later than the processes of the namespace.
 const addCard = `ip link show nic0 >/dev/null 2>&1 || {
+	ip -n lan link del far0 2>/dev/null || true
 	ip link add nic0 type veth peer name far0 netns lan
 	ip -n lan addr add 198.51.100.1/24 dev far0
 	ip -n lan link set far0 up
@@ -135,29 +138,11 @@ func newPlainHost(t *testing.T, dir, programs string) *host {
 
 // cutPower kills all processes of the engine and of Fairlead on the host, and removes the state that a host loses with
 // its power: in the kernel, and in /run.
-//
-// A process that was killed has no /proc/PID/exe before the kernel closes its files. It has closed them, and holds no
-// port and no lock, when it has one thread and is a zombie, which its parent may collect later.
 func (h *host) cutPower() {
 	h.Helper()
-	h.sh(`
-lost() {
-	for p in /proc/[0-9]*; do
-		case "$(readlink $p/exe)" in
-		(*/program | ` + h.dir + `/fairlead | */dockerd | */docker-proxy | */containerd* | */runc) echo ${p#/proc/} ;;
-		esac
-	done
-}
-ended() {
-	set -- $(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p; s/^Threads:[[:space:]]*//p' /proc/$1/status 2>/dev/null)
-	[ "${1-Z}" = Z ] && [ "${2-1}" = 1 ]
-}
-while p=$(lost) && [ "$p" ]; do
-	kill -9 $p 2>/dev/null || true
-	for killed in $p; do until ended $killed; do :; done; done
-done`)
+	h.killAll("*/program | " + h.dir + "/fairlead | */dockerd | */docker-proxy | */containerd* | */runc")
 	if *h.daemon != nil {
-		<-(*h.daemon).Done()
+		h.daemonEnds()
 	}
 	h.sh(`
 awk '$2 ~ "^/run/(docker|data)/" { print $2 }' /proc/mounts | sort -r | while read m; do umount -l "$m"; done
@@ -198,7 +183,7 @@ func (h *host) losesPower(daemonFirst bool) (answers time.Duration) {
 	started := make(chan error, 1)
 	begin := time.Now()
 	go func() { started <- h.Restart(h.whole.Context()) }()
-	h.sh("until [ -s /run/docker.pid ]; do :; done")
+	h.sh("await test -s /run/docker.pid")
 	h.start()
 	if err := <-started; err != nil {
 		h.Fatal(err)

@@ -48,7 +48,7 @@ exec timeout 600 unshare --mount --net --pid --fork --kill-child --mount-proc --
 
 // openRoom creates a separate host for a session. When the session ends, the host and all processes
 // on it end. `room COMMAND…` runs a command on that host, and `alone COMMAND…` on a bare host of
-// its own.
+// its own. They may take half an hour and ten minutes.
 func openRoom(env *testscript.Env, bin string) error {
 	ns, err := netns.New()
 	if err != nil {
@@ -71,7 +71,8 @@ func openRoom(env *testscript.Env, bin string) error {
 	if line, err := bufio.NewReader(said).ReadString('\n'); err != nil {
 		return fmt.Errorf("prepare the room: %q, %w", line, err)
 	}
-	enter := fmt.Sprintf("#!/bin/sh\nexec nsenter -t %d -n -m -p --wd=\"$PWD\" -- \"$@\"\n", cmd.Process.Pid)
+	enter := fmt.Sprintf("#!/bin/sh\nexec timeout 1800 nsenter -t %d -n -m -p --wd=\"$PWD\" -- \"$@\"\n",
+		cmd.Process.Pid)
 	return errors.Join(os.WriteFile(filepath.Join(bin, "room"), []byte(enter), 0o755),
 		os.WriteFile(filepath.Join(bin, "alone"), []byte(alone), 0o755))
 }

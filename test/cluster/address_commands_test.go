@@ -20,7 +20,7 @@ import (
 )
 
 // TestAddressCommands adds a virtual address with a command, moves it to each host, and removes it. A client
-// on the LAN reaches the host that the commands show, and none after the removal.
+// on the LAN reaches the host that the commands show, and none after the removal. A conflict does not move it.
 func TestAddressCommands(t *testing.T) {
 	v := &virtual{lan: newLAN(t), addr: netip.MustParseAddr("192.0.2.10")}
 	v.client = v.connected(77)
@@ -30,8 +30,9 @@ func TestAddressCommands(t *testing.T) {
 	}
 	one, two := v.hosts[0], v.hosts[1]
 	v.refused(one, "own address of node host2", "cluster", "address", "add", "192.0.2.2/24")
-	one.Run("cluster", "address", "add", "192.0.2.10/24", "--hold", "5s") // longer than a busy machine pauses
+	one.Run("cluster", "address", "add", "192.0.2.10/24", "--hold", pauseless.String())
 	holder := v.held()
+	v.conflicts(holder)
 	v.refused(two, "with other settings", "cluster", "address", "add", "192.0.2.10/24")
 	for range 2 {
 		for _, h := range v.hosts {

@@ -1,8 +1,10 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 	"testing"
@@ -15,14 +17,18 @@ import (
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 	"fairlead/test/etcd"
+	"fairlead/test/place"
 )
 
 // TestClaims lets 16 nodes claim blocks of a real etcd at the same time, from a snapshot without blocks.
 // No two get the same block.
 func TestClaims(t *testing.T) {
 	const nodes, each = 16, 2
-	servers := etcd.Start(t, []etcd.Spot{{Host: "127.0.0.1", In: func(do func() error) error { return do() }}})
-	s, err := store.Open(store.Config{Access: api.EtcdAccess{Endpoints: servers.Endpoints()}, Cluster: "claims"})
+	servers, ns := etcd.Alone(t, 1)
+	s, err := store.Open(store.Config{Access: api.EtcdAccess{Endpoints: servers.Endpoints()}, Cluster: "claims",
+		Dial: func(_ context.Context, address string) (net.Conn, error) {
+			return place.Dial(ns.Do, "tcp", address, place.Timeout)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

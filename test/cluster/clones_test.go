@@ -259,7 +259,10 @@ func TestAddressChanges(t *testing.T) {
 			}
 			return false
 		})
-		h.Run("cluster", "status")
+		c.until("the status of "+h.name+" has no problem", func() bool {
+			_, err := h.Try("cluster", "status")
+			return err == nil
+		})
 	}
 	c.judged(fmt.Sprintf("%d changes of addresses", count), checked)
 }

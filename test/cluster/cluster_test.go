@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,21 @@ type host struct {
 
 func newLAN(t *testing.T) *lan { return newLANWith(t, 1) }
 
+// alone is an environment variable that a test sets to run alone.
+const alone = "FAIRLEAD_ALONE"
+
+// measured are the environment variables with which tests measure, run for long, or run alone.
+var measured = []string{alone, limited, nodesAsked, awayFor, "FAIRLEAD_CLONES", "FAIRLEAD_FAULTS",
+	"FAIRLEAD_SERVICE_RATE"}
+
+// parallel lets a test run beside others, because it waits most of the time. A test that measures runs alone.
+func parallel(t *testing.T) {
+	t.Helper()
+	if !slices.ContainsFunc(measured, func(name string) bool { return os.Getenv(name) != "" }) {
+		t.Parallel()
+	}
+}
+
 // newLANWith returns a LAN with a number of members of etcd.
 func newLANWith(t *testing.T, members int) *lan {
 	t.Helper()
@@ -67,6 +83,7 @@ func newLANWith(t *testing.T, members int) *lan {
 // newEmptyLAN returns a LAN without hosts, with a number of members of etcd at 192.0.2.9, 192.0.2.19 and so on.
 func newEmptyLAN(t *testing.T, members int) *lan {
 	t.Helper()
+	parallel(t)
 	l := &lan{T: t, between: kerneltest.Netns(t)}
 	kerneltest.Run(t, l.between, "ip", "link", "add", "br0", "type", "bridge")
 	kerneltest.Run(t, l.between, "ip", "link", "set", "br0", "up")
@@ -127,6 +144,15 @@ func (h *host) status() (s api.ClusterStatus) {
 	return s
 }
 
+// node returns what a host shows of a node; it has no name if the host does not show it.
+func (h *host) node(name string) (n api.ClusterNodeStatus) {
+	all := h.status().Nodes
+	if i := slices.IndexFunc(all, func(n api.ClusterNodeStatus) bool { return n.Name == name }); i >= 0 {
+		n = all[i]
+	}
+	return n
+}
+
 func (l *lan) until(what string, holds func() bool) {
 	l.Helper()
 	for end := time.Now().Add(place.Timeout); !holds(); time.Sleep(50 * time.Millisecond) {
@@ -162,7 +188,7 @@ func TestMembership(t *testing.T) {
 	l.refused(three, "already belongs to cluster default", "cluster", "init", "--etcd", "http://192.0.2.9:2379")
 	l.refused(three, "copy it again", "cluster", "join", "fljoin1.abc")
 	three.Run("cluster", "drain", "host2")
-	l.until("host2 is drained", func() bool { return one.status().Nodes[1].Drained })
+	l.until("host2 is drained", func() bool { return one.node("host2").Drained })
 	three.Run("cluster", "drain", "host2", "--undo")
 	l.refused(one, "host2 is alive", "cluster", "rm", "host2")
 	two.Kill()
@@ -239,7 +265,7 @@ func TestEtcdAway(t *testing.T) {
 		l.until("an event: "+event, func() bool { return strings.Contains(l.hosts[0].Run("events"), event) })
 	}
 	l.hosts[0].Run("cluster", "drain", "host3")
-	l.until("host2 notices a change", func() bool { return two.status().Nodes[2].Drained })
+	l.until("host2 notices a change", func() bool { return two.node("host3").Drained })
 }
 
 // TestKilled kills the daemons of two hosts at several moments of init and join, and repeats the

@@ -103,8 +103,7 @@ func (l *lan) narrows(one, two *dockerHost) {
 
 // withoutEtcd starts containers while etcd is away, after restarts of both daemons in both orders.
 func (l *lan) withoutEtcd(one, two *dockerHost) {
-	two.sh("kill $(cat /run/fairlead/pid)")
-	<-two.daemon.Done()
+	two.end("TERM")
 	l.etcd.Members[0].Kill()
 	two.start()
 	for i, order := range []func(){

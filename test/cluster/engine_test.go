@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/lab/dockerd"
 	"fairlead/test/engines"
+	"fairlead/test/place"
 )
 
 // dockerHost is a host with a Docker engine and a daemon, as users run them.
@@ -87,6 +88,8 @@ func (h *dockerHost) start() {
 	case <-ready:
 	case <-p.Done():
 		h.Fatal("the daemon has exited")
+	case <-time.After(2 * place.Timeout):
+		h.Fatal("timeout: the daemon is not ready")
 	}
 }
 
@@ -116,8 +119,18 @@ func (h *dockerHost) log() string {
 // kill kills the daemon.
 func (h *dockerHost) kill() {
 	h.Helper()
-	h.sh("kill -9 $(cat /run/fairlead/pid)")
-	<-h.daemon.Done()
+	h.end("KILL")
+}
+
+// end sends the daemon a signal, and waits until it has ended.
+func (h *dockerHost) end(signal string) {
+	h.Helper()
+	h.sh("kill -" + signal + " $(cat /run/fairlead/pid)")
+	select {
+	case <-h.daemon.Done():
+	case <-time.After(place.Timeout):
+		h.Fatal("timeout: the daemon has not ended")
+	}
 }
 
 // sh runs commands on the host, which must succeed.

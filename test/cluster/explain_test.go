@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel/kerneltest"
@@ -59,7 +58,7 @@ func TestExplainAcrossHosts(t *testing.T) {
 
 // TestExplainToVirtualAddress explains a flow to a virtual address that another host holds.
 func TestExplainToVirtualAddress(t *testing.T) {
-	v := newVirtual(t, "192.0.2.10/24", time.Second)
+	v := newVirtual(t, "192.0.2.10/24", pauseless)
 	holder := v.held()
 	from := v.hosts[0]
 	if from == holder {

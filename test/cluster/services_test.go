@@ -263,7 +263,7 @@ func TestServicesWithPorts(t *testing.T) {
 func TestServiceBehindVirtualAddress(t *testing.T) {
 	s := newSite(t, "vxlan")
 	one, two, three := s.hosts[0], s.hosts[1], s.hosts[2]
-	one.Run("cluster", "address", "add", "192.0.2.100/24", "--hold", "1s")
+	one.Run("cluster", "address", "add", "192.0.2.100/24", "--hold", pauseless.String())
 	one.Run("service", "add", "web", "192.0.2.100:8080", "--cluster", "--real", "network=shop", "--check", "tcp",
 		"--interval", "200ms")
 	s.at = "192.0.2.100"

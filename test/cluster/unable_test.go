@@ -19,16 +19,16 @@ func TestUnableNode(t *testing.T) {
 		kerneltest.Run(t, h.ns, "ip", "link", "set", "far", "up")
 	}
 	connect(one)
-	one.Run("cluster", "address", "add", v.addr.String()+"/24", "--link", "lan", "--hold", "1s", "--candidate", "host1",
+	one.Run("cluster", "address", "add", v.addr.String()+"/24", "--link", "lan", "--hold", "3s", "--candidate", "host1",
 		"--candidate", "host2")
 	v.until("host1 holds the address", func() bool { return v.left(one) != "" })
 	v.until("host2 has reported why it cannot", func() bool {
-		return strings.Contains(strings.Join(one.status().Nodes[1].Problems, "\n"), "there is no link lan")
+		return strings.Contains(strings.Join(one.node("host2").Problems, "\n"), "there is no link lan")
 	})
 	v.refused(one, "node host2 cannot hold it: there is no link lan", "cluster", "address", "move", v.addr.String(), "host2")
 	v.refused(one, "no other candidate", "cluster", "address", "move", v.addr.String())
 	one.Run("cluster", "drain", "host1")
-	v.until("host1 is drained", func() bool { return one.status().Nodes[0].Drained })
+	v.until("host1 is drained", func() bool { return one.node("host1").Drained })
 	drained := v.record()
 	v.until("host1 renews the address", func() bool { return v.record().Sequence > drained.Sequence+8 })
 	if now := v.record(); now.Epoch != drained.Epoch || now.Holder != v.nodeID(one) || v.left(one) == "" {

@@ -24,8 +24,8 @@ LAB_FLAGS ?=
 BENCH     ?= .
 # The packages that take longest come first: three packages are tested at a time (test/run), and the
 # last one should be short. test/vm has the CPU time that the others leave.
-TEST      ?= ./test/vm ./test/newmachine ./test/script ./test/e2e ./test/docker ./test/machines ./internal/engine \
-	./internal/daemon ./...
+TEST      ?= ./test/vm ./test/newmachine ./test/script ./test/e2e ./test/docker ./test/cluster ./test/machines \
+	./internal/engine ./internal/daemon ./test/overlay ./test/gateway ./...
 TEST_FLAGS ?=
 
 SOAK       ?= 30m

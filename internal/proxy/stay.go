@@ -168,7 +168,7 @@ func (s *server) leave() error {
 // a successor.
 func (s *server) curtail(cfg Config) error {
 	if s.stay == nil || !s.stay.left {
-		return errors.New("this proxy cannot end connections for a successor: it has not handed its sockets over yet")
+		return errors.New("this proxy cannot end connections for a successor: none has its sockets yet")
 	}
 	s.ports.curtail(cfg)
 	s.curtailBefore(cfg)

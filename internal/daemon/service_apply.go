@@ -95,8 +95,11 @@ func (s *services) apply(w model.Desired) error {
 		without.undo()
 		return err
 	}
-	if err := s.applyTarget(without); err != nil {
+	switch other := s.applyTarget(without); {
+	case sockets.AreUnopened(other): // the ports that err has closed: a repeated step would meet err again, for ever
 		return err
+	case other != nil:
+		return other
 	}
 	s.note(api.Event{Kind: api.Unhealed, Object: "services", Detail: err.Error()})
 	return nil

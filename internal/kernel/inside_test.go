@@ -96,7 +96,7 @@ func TestInspect(t *testing.T) {
 	options := cmp.Options{cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}, netip.AddrPort{}),
 		cmpopts.IgnoreFields(inspect.InsideLink{}, "RxBytes", "RxPackets", "TxBytes", "TxPackets"),
 		cmpopts.IgnoreFields(inspect.InsideRoute{}, "Src"),
-		cmpopts.IgnoreFields(sockdiag.Listener{}, "Inode", "Waiting", "Backlog"),
+		cmpopts.IgnoreFields(sockdiag.Listener{}, "Inode", "Waiting", "Backlog", "CgroupID"),
 		cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Links.MAC" },
 			cmp.Comparer(func(a, b string) bool { return a == b || a == "" || b == "" }))}
 	if diff := cmp.Diff(want, got, options); diff != "" {

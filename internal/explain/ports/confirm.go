@@ -31,13 +31,35 @@ const (
 // clients of the place, the flow is for one of them. A refusal counts as reached, unless a
 // socket of the host should have answered.
 func (b *builder) sure(answer rules.Answer, p Port, from string, to netip.Addr) rules.Answer {
+	sure, _ := b.follow(answer, p, from, to)
+	return sure
+}
+
+// sureOfAll is sure for the containers of a bridge, of which one is the client. A route or a link that only this one
+// lacks says nothing about the others.
+func (b *builder) sureOfAll(answer rules.Answer, p Port, client, to netip.Addr) rules.Answer {
+	sure, outcome := b.follow(answer, p, fromAddress(client), to)
+	if outcome == flow.NoRoute {
+		return min(answer, rules.Maybe)
+	}
+	return sure
+}
+
+// follow returns what the rules and the flow say, and where the flow ends; "" if it is not known.
+func (b *builder) follow(answer rules.Answer, p Port, from string, to netip.Addr) (rules.Answer, flow.Outcome) {
 	if b.ask == nil || from == "" {
-		return answer
+		return answer, ""
 	}
 	e, err := b.ask(flow.Flow{From: from, To: to.String(), Port: p.Ports.First, Proto: p.Proto})
+	if err != nil {
+		return min(answer, rules.Maybe), ""
+	}
+	return judge(answer, p, e), e.Outcome
+}
+
+// judge returns what the rules and the flow say.
+func judge(answer rules.Answer, p Port, e flow.Explanation) rules.Answer {
 	switch {
-	case err != nil:
-		return min(answer, rules.Maybe)
 	case e.Uncertain, e.Outcome == flow.Unknown, e.Outcome == flow.Leaves: // another machine may not answer
 		if p.Service == nil {
 			return min(answer, rules.Maybe)

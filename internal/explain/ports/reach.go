@@ -45,7 +45,7 @@ func (b *builder) reach(p Port) Reach {
 			}
 			client := b.neighbour(gateway)
 			came, _ := b.arrives(p, l.Name, client, to)
-			came = b.sure(came, p, fromAddress(client), to)
+			came = b.sureOfAll(came, p, client, to)
 			r.Containers, r.asked.containers = max(r.Containers, came), true
 		}
 	}

@@ -67,7 +67,7 @@ func (b *builder) reachService(p Port) Reach {
 		}
 		client := b.neighbour(gateway)
 		came, _ := b.arrivesAt(p, l.Name, client)
-		r.Containers = max(r.Containers, b.sure(came, p, fromAddress(client), at))
+		r.Containers = max(r.Containers, b.sureOfAll(came, p, client, at))
 	}
 	if uplink != "" && address.IsValid() {
 		var by rules.Verdict

@@ -142,17 +142,16 @@ func (r Range) Prefix() (netip.Prefix, bool) {
 		}
 	}
 	p := netip.PrefixFrom(first, n)
-	return p, p.Masked().Addr() == first && bytes.Equal(LastAddress(p).AsSlice(), r.Last)
+	return p, p.Masked().Addr() == first && bytes.Equal(lastOf(p), r.Last)
 }
 
-// LastAddress returns the last address of a prefix.
-func LastAddress(p netip.Prefix) netip.Addr {
+// lastOf returns the last address of a prefix.
+func lastOf(p netip.Prefix) []byte {
 	last := p.Masked().Addr().AsSlice()
 	for i := p.Bits(); i < len(last)*8; i++ {
 		last[i/8] |= 0x80 >> (i % 8)
 	}
-	a, _ := netip.AddrFromSlice(last)
-	return a
+	return last
 }
 
 // Ports returns the range as ports, and false if the values are not ports.

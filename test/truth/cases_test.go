@@ -215,6 +215,9 @@ a ip neigh replace fd77::3 lladdr 02:00:00:00:00:99 dev eth0 nud permanent`,
 	{name: "a permanent neighbour with the router's hardware address",
 		script: `a ip neigh replace 10.77.0.3 lladdr "$(mac ip -o link show br0)" dev eth0 nud permanent
 sysctl -qw net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.br0.send_redirects=0`, flows: []string{"a to b:80"}},
+	{name: "answers of ARP are dropped", script: `nft -f - <<E
+table arp t { chain in { type filter hook input priority 0; arp operation reply drop; } }
+E`, flows: []string{"a to host:80", "host to a:80"}, judged: map[string]truth.Judgement{"a to host:80": truth.Unknown}},
 	{name: "no ARP", script: `c ip link set eth0 arp off`,
 		flows: []string{"host to c:80", "c to host:80", "a to c:80"}},
 	{name: "ARP that is filtered", script: `b nft -f - <<E

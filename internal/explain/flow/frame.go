@@ -35,6 +35,8 @@ type neighbour struct {
 type target struct {
 	addr netip.Addr
 	mac  net.HardwareAddr // nil if the address must be resolved
+	// learned says that the kernel has mac from a request on the path, and asks again when it is old.
+	learned bool
 }
 
 // crossing is a frame that is sent from a link, with the stages that it passes. If the link
@@ -54,7 +56,7 @@ func (w *wire) begin(netns string, l rtnl.NetLink, next netip.Addr) crossing {
 	if e, ok := w.entry(netns, l.Name, next); ok && e.Permanent {
 		c.to.mac = e.MAC
 	} else if mac, ok := w.learned[neighbour{netns, l.Name, next}]; ok {
-		c.to.mac = mac
+		c.to.mac, c.to.learned = mac, true
 	}
 	return c
 }
@@ -122,6 +124,9 @@ func (w *wire) land(c crossing, end End, p *packet) bool {
 func (w *wire) resolved(c crossing, end End, p packet) bool {
 	v6 := c.to.addr.Is6()
 	if c.to.mac != nil || c.from.Owner != "" && end.Owner != "" {
+		if c.to.learned {
+			w.renews(c, end, p)
+		}
 		return true
 	}
 	name := map[bool]string{false: "ARP", true: "Neighbor Discovery"}[v6]
@@ -140,23 +145,39 @@ func (w *wire) resolved(c crossing, end End, p packet) bool {
 			w.doubt("%s has an outdated neighbour entry: %s is %s, but %s has that address: packets are lost until the entry expires",
 				w.name(c.netns), c.to.addr, e.MAC, end.MAC)
 		}
+		w.renews(c, end, p)
 		return true // the address is already resolved
 	}
-	ask := w.solicitation(c, end, p)
-	answer := ask
-	answer.From, answer.To, answer.Neighbour = netip.AddrPortFrom(c.to.addr, 0), ask.From, rules.Advertisement
-	answer.HardFrom, answer.HardTo = ask.HardTo, ask.HardFrom
-	ask.HardTo = nil // broadcast or multicast
-	if v6 {
-		ask.To = netip.AddrPortFrom(solicitedNode(c.to.addr), 0)
-	}
-	sender := End{c.netns, c.from}
-	if !w.asks(sender, end, ask, c.stages, p) || !w.asks(end, sender, answer, reversed(c.stages), p) {
+	ask, answer, ok := w.exchange(c, end, p)
+	if !ok {
 		return false
 	}
 	w.learned[neighbour{end.Netns, end.Name, ask.From.Addr()}] = ask.HardFrom
 	w.learned[neighbour{c.netns, c.from.Name, c.to.addr}] = answer.HardFrom
 	return true
+}
+
+// renews follows the messages that renew an entry of a neighbour, which the kernel sends when the entry is old. The
+// packet does not need them, so a rule that drops them is a doubt.
+func (w *wire) renews(c crossing, end End, p packet) {
+	w.netfilter.renews = true
+	w.exchange(c, end, p)
+	w.netfilter.renews = false
+}
+
+// exchange follows the question for the end's hardware address and the answer, and reports whether both arrive.
+func (w *wire) exchange(c crossing, end End, p packet) (ask, answer rules.Packet, ok bool) {
+	ask = w.solicitation(c, end, p)
+	answer = ask
+	answer.From, answer.To, answer.Neighbour = netip.AddrPortFrom(c.to.addr, 0), ask.From, rules.Advertisement
+	answer.HardFrom, answer.HardTo = ask.HardTo, ask.HardFrom
+	ask.HardTo = nil // broadcast or multicast
+	if c.to.addr.Is6() {
+		ask.To = netip.AddrPortFrom(solicitedNode(c.to.addr), 0)
+	}
+	sender := End{c.netns, c.from}
+	ok = w.asks(sender, end, ask, c.stages, p) && w.asks(end, sender, answer, reversed(c.stages), p)
+	return ask, answer, ok
 }
 
 // solicitation returns the message that asks for the end's hardware address.
@@ -212,7 +233,7 @@ func (w *wire) asks(from, to End, ask rules.Packet, stages []stage, p packet) bo
 	if _, ok = w.netfilter.allows(to.Netns, received, ask, p); !ok {
 		return false
 	}
-	if ask.Neighbour == rules.Solicitation && ask.To.Addr().Is4() && ask.From.Addr().IsValid() {
+	if ask.Neighbour == rules.Solicitation && ask.To.Addr().Is4() && ask.From.Addr().IsValid() && !w.netfilter.renews {
 		return w.acceptsARP(to, ask, p)
 	}
 	return true

@@ -21,6 +21,8 @@ const ourTable = "inet " + plan.Mark
 // NAT, and the connection tracking that NAT needs.
 type netfilter struct {
 	*report
+	// renews is true while messages are followed that renew an entry of a neighbour.
+	renews bool
 	filters  Filters
 	links    Links
 	routes   Routes

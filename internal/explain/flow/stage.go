@@ -65,6 +65,9 @@ func (n *netfilter) judged(v rules.Verdict, netns, link, hook string, frame rule
 		what, verdict = name+" is dropped, so the address cannot be resolved", name+" is "+verdict
 	}
 	switch {
+	case lost && v.Certain && n.renews:
+		n.doubt("%s: %s: packets are lost after the entry of the neighbour has expired", verdict, by)
+		return false
 	case lost && v.Certain:
 		n.hop(p, Hop{Kind: Filter, Where: n.name(netns), Link: link, What: hook + ": " + what, By: by})
 		n.end(Dropped, "%s: %s", verdict, by)

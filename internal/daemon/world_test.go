@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ func TestMain(m *testing.M) {
 // world is a host, in a temporary network namespace, and a daemon on it.
 type world struct {
 	testing.TB
+	end *testEnd
 	*daemon.Daemon
 	host   *kernel.Host
 	store  *store.File
@@ -108,7 +110,9 @@ func worldOf(t testing.TB, host *kernel.Host) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{TB: t, host: host, at: store.Places{State: t.TempDir(), Run: t.TempDir()}, facts: facts,
+	end := &testEnd{}
+	t.Cleanup(end.reach)
+	w := &world{TB: t, end: end, host: host, at: store.Places{State: t.TempDir(), Run: t.TempDir()}, facts: facts,
 		changed: make(chan struct{}, 1)}
 	w.finder.NetnsDir = t.TempDir()
 	return w
@@ -144,7 +148,7 @@ func (w *world) start() *world {
 			}
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})
 		},
-		Log: slog.New(slog.NewTextHandler(testLog{w}, nil)),
+		Log: slog.New(slog.NewTextHandler(testLog{w, w.end}, nil)),
 		Changed: func() {
 			select {
 			case w.changed <- struct{}{}:
@@ -194,11 +198,31 @@ func (w *world) dialReal(model.VirtualService, model.RealServer) health.DialFunc
 // record returns the stored record of the host.
 func (w *world) record() (store.Record, error) { return w.store.Load() }
 
-type testLog struct{ testing.TB }
+// testLog is the log of a test until its end. Goroutines of proxies, which outlive their daemon, can log later.
+type testLog struct {
+	testing.TB
+	end *testEnd
+}
 
 func (l testLog) Write(line []byte) (int, error) {
-	l.Logf("%s", strings.TrimSpace(string(line)))
+	l.end.mu.Lock()
+	defer l.end.mu.Unlock()
+	if !l.end.reached {
+		l.Logf("%s", strings.TrimSpace(string(line)))
+	}
 	return len(line), nil
+}
+
+// testEnd is the end of a test.
+type testEnd struct {
+	mu      sync.Mutex
+	reached bool
+}
+
+func (e *testEnd) reach() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.reached = true
 }
 
 // watchedSandbox is a process in a network namespace that ends with it.

@@ -25,7 +25,8 @@ func maintain(ctx context.Context, x exchanger, c Config, notify func(Lease)) er
 	g, err := first(ctx, x)
 	if err != nil && c.Failed != nil && !errors.Is(err, ErrGone) && ctx.Err() == nil {
 		c.Failed(err)
-		if c.Last.IsValid() && errors.Is(err, errConflict) {
+		ended := !c.Ends.IsZero() && !x.now().Before(c.Ends) // while no server answered
+		if ended || c.Last.IsValid() && errors.Is(err, errConflict) {
 			notify(Lease{})
 			c.Ends = time.Time{}
 		}

@@ -146,6 +146,16 @@ func TestHold(t *testing.T) {
 			want: "0s acquire|0s failed|0s acquire|10s acquire|25s lost|30s acquire|1m10s acquire|1m10s got 192.0.2.1/24|" +
 				"20m0s release 192.0.2.1/24",
 		},
+		"no server after a restart, and the lease ends during the first exchange": {
+			server: server{extend: always(one), acquire: func(n int) (grant, error) {
+				if n < 3 {
+					time.Sleep(15 * time.Second)
+					return grant{}, ErrNoServer
+				}
+				return lease(one), nil
+			}}, lasts: 20 * time.Minute, last: netip.MustParseAddr("192.0.2.1"), ends: 5 * time.Second,
+			want: "0s acquire|15s failed|15s lost|15s acquire|40s acquire|40s got 192.0.2.1/24|20m0s release 192.0.2.1/24",
+		},
 		"a server after a restart, before the lease ends": {
 			server: server{extend: always(one), acquire: func(n int) (grant, error) {
 				if n < 3 {

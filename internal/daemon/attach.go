@@ -64,9 +64,8 @@ func (ap *applier) undoAttach(ctx context.Context, a model.Attachment, before mo
 		if err := ap.leases.Stop(a.Name); err != nil {
 			return err
 		}
-		err := ap.settle(spec.Unpublish(ap.desired.WithAttachment(leases.Restored(had, a)), before, a.Name, added))
-		ap.startLeasing()
-		return err
+		defer ap.startLeasing()
+		return ap.settle(spec.Unpublish(ap.desired.WithAttachment(leases.Restored(had, a)), before, a.Name, added))
 	})
 }
 

@@ -256,7 +256,9 @@ func (h *healer) applyAgain(back []string) error {
 	for _, name := range back {
 		delete(h.networks.unavailable, name)
 	}
+	h.desired.Attachments = h.leases.Adopt(h.desired.Attachments)
 	err := h.applier.settle(h.desired)
+	h.startLeasing()
 	for _, name := range back {
 		if err != nil {
 			h.networks.unavailable[name] = true

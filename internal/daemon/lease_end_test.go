@@ -174,3 +174,35 @@ func TestRenameWithoutServer(t *testing.T) {
 	s.Answer()
 	w.until("there is an address again", func() bool { return len(w.Attachments()[0].Prefixes) == 1 })
 }
+
+// TestLeaseEndsWhileItsNetworkIsUnavailable starts the daemon while the parent of the network is missing. The lease ends
+// before the parent is back. The address is not used, and the client asks for it again.
+func TestLeaseEndsWhileItsNetworkIsUnavailable(t *testing.T) {
+	s := dhcptest.NewServer()
+	s.Lasts = time.Hour
+	w, b, req := leasing(t, s)
+	w.attach(req)
+	w.asked(s)
+	w.stop()
+	ends := alarm.SinceBoot() + time.Second
+	w.endLease(ends)
+	w.sh("ip link del up0")
+	s.Silent = true
+	w.start()
+	if v := w.Attachments()[0]; !strings.Contains(v.Problem, "up0") {
+		t.Errorf("without its parent, the attachment is %s: %s", v.Status, v.Problem)
+	}
+	if err := alarm.Until(t.Context(), func() time.Duration { return ends - alarm.SinceBoot() }); err != nil {
+		t.Fatal(err)
+	}
+	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
+	w.leaseProblem("its DHCP lease is not confirmed: no DHCP server answers")
+	if out := b.sh(t, "ip -o addr show eth0"); strings.Contains(out, "192.0.2.") {
+		t.Errorf("after the end of the lease, the sandbox has %s", out)
+	}
+	s.Answer()
+	if c := w.asked(s); c.Last != netip.MustParseAddr("192.0.2.7") {
+		t.Errorf("the client asks for %s", c.Last)
+	}
+	w.until("there is an address again", func() bool { return len(w.Attachments()[0].Prefixes) == 1 })
+}

@@ -53,7 +53,7 @@ type Clients struct {
 	// running has the clients by the names of their attachments. ending has those that are stopped: their attachments
 	// get no other client before Repeat returns.
 	running, ending map[string]*client
-	// lapsed has the addresses of leases that ended while no daemon ran.
+	// lapsed has the addresses of leases that ended while no client ran.
 	lapsed map[string]netip.Addr
 }
 
@@ -75,15 +75,15 @@ func New(cfg Config) *Clients {
 		lapsed: map[string]netip.Addr{}}
 }
 
-// Adopt returns attachments of an earlier process of the daemon, without the leases that have ended. Their clients ask
-// for the same addresses again.
+// Adopt returns attachments of an earlier process of the daemon, or of a network that was unavailable, without the leases
+// that have ended while no client ran. Their clients ask for the same addresses again.
 func (cs *Clients) Adopt(all []model.Attachment) []model.Attachment {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	now := alarm.SinceBoot()
 	all = slices.Clone(all)
 	for i, a := range all {
-		if a.Lease.Ends == 0 || now < a.Lease.Ends {
+		if a.Lease.Ends == 0 || now < a.Lease.Ends || cs.running[a.Name] != nil {
 			continue
 		}
 		if len(a.Lease.Prefixes) > 0 {

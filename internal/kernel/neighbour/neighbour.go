@@ -80,7 +80,8 @@ const (
 // Ask sends requests for addresses of the socket's family, and returns each claim
 // once. It sends at least one request per address, and waits until the timeout if
 // an address has no answer. If ctx ends before, it closes the socket and returns
-// the claims so far without an error. It returns an error if the host itself has dropped the last requests.
+// the claims so far without an error. It returns an error beside the claims if the host itself has dropped the last
+// requests.
 func (a *Asker) Ask(ctx context.Context, addresses []netip.Addr, timeout time.Duration) ([]Claim, error) {
 	defer context.AfterFunc(ctx, func() { a.conn.Close() })()
 	q := question{addresses: addresses}
@@ -103,8 +104,8 @@ func (a *Asker) Ask(ctx context.Context, addresses []netip.Addr, timeout time.Du
 		}
 	}
 	if dropped && len(q.open()) > 0 {
-		return nil, fmt.Errorf("find owners of addresses on %s: this host drops its own requests, because of a tc or nftables "+
-			"rule at the link's egress or a full queue", a.link.Name)
+		return q.claims, fmt.Errorf("find owners of addresses on %s: this host drops its own requests, because of a tc or nftables "+
+			"rule at the link's egress or a full queue: let ARP and Neighbor Discovery pass there", a.link.Name)
 	}
 	return q.claims, nil
 }

@@ -49,9 +49,36 @@ func TestHostDropsRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	claims, err := asker.Ask(t.Context(), []netip.Addr{other}, 0)
-	if err == nil || !strings.Contains(err.Error(), "wire0: this host drops its own requests") {
+	if err == nil || !strings.Contains(err.Error(), "wire0: this host drops its own requests") ||
+		!strings.Contains(err.Error(), "let ARP and Neighbor Discovery pass") {
 		t.Errorf("got %v, error %v", claims, err)
 	}
+}
+
+// TestHostDropsOneRequest adds a rule that drops the requests for one of two addresses. The owner of the other one is known.
+func TestHostDropsOneRequest(t *testing.T) {
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	asker := open(t, ns)
+	if err := ns.Do(func() error {
+		return exec.Command("nft", "add table netdev t; add chain netdev t out { type filter hook egress device wire0 "+
+			"priority 0; }; add rule netdev t out ether type arp arp daddr ip 192.0.2.81 drop").Run()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		claims, err := asker.Ask(t.Context(), []netip.Addr{other, netip.MustParseAddr("192.0.2.81")}, 0)
+		if err == nil {
+			t.Fatalf("got %v, and no error about the dropped request", claims)
+		}
+		if len(claims) == 1 && claims[0].Address == other {
+			return
+		}
+	}
+	t.Error("no host has claimed the address whose requests pass")
 }
 
 // other is the address of another host.

@@ -456,6 +456,25 @@ func TestClaimsAtOnce(t *testing.T) {
 	})
 }
 
+// TestClaimThatFails claims an address for a node that sees no change of its record: it still names the dead holder, which
+// has not taken the address.
+func TestClaimThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.add("host0")
+		w.nodes[0].kill()
+		w.nodes[0].answers = false
+		w.change(kv.Change{Key: "alive/" + idOf(0)})
+		synctest.Wait()
+		w.nodes[1].kill()
+		synctest.Wait()
+		_, err := w.nodes[1].ClaimAddress(t.Context(), forced())
+		if err == nil || !strings.Contains(err.Error(), "this node does not hold it yet") {
+			t.Errorf("the order returns %v", err)
+		}
+	})
+}
+
 // TestDeclared adds the addresses of a Spec.
 func TestDeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -214,7 +214,7 @@ func (a *Addresses) ClaimAddress(ctx context.Context, r api.ClusterAddressReques
 	}) {
 		return api.Result{Changed: true}, nil
 	}
-	if holder != "" && holder != self.Node {
+	if holder != "" && holder != self.Node && holder != have.Holder {
 		return api.Result{}, fmt.Errorf("claim address %s: node %s has taken it: see `fairlead cluster address ls`",
 			r.Address, member.NodeName(s, holder))
 	}

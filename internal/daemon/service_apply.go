@@ -95,11 +95,8 @@ func (s *services) apply(w model.Desired) error {
 		without.undo()
 		return err
 	}
-	switch other := s.applyTarget(without); {
-	case sockets.AreUnopened(other): // the ports that err has closed: a repeated step would meet err again, for ever
-		return err
-	case other != nil:
-		return other
+	if other := s.applyTarget(without); other != nil {
+		return sockets.Final(other, err)
 	}
 	s.note(api.Event{Kind: api.Unhealed, Object: "services", Detail: err.Error()})
 	return nil

@@ -97,6 +97,15 @@ func AreRefused(err error) bool {
 	return errors.As(err, new(*model.PortTakenError)) || errors.As(err, new(*proxy.BindError))
 }
 
+// Final returns the error of a second state that was tried after a first one. If it only needs ports, Final returns that
+// of the first one, which has closed them: a repeated step would meet it again, for ever.
+func Final(second, first error) error {
+	if AreUnopened(second) {
+		return first
+	}
+	return second
+}
+
 // AreUnopened reports whether a step has failed because it needs ports that the proxy has not opened yet.
 func AreUnopened(err error) bool {
 	var unopened *engine.UnopenedError

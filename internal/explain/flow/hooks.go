@@ -22,7 +22,7 @@ const ourTable = "inet " + plan.Mark
 type netfilter struct {
 	*report
 	// renews is true while messages are followed that renew an entry of a neighbour.
-	renews bool
+	renews   bool
 	filters  Filters
 	links    Links
 	routes   Routes

@@ -83,8 +83,8 @@ var (
 
 // Run acquires a lease, renews it until ctx ends, and then releases it. It calls
 // notify, always from one goroutine, with the first lease, with each renewed or
-// new lease, and with the zero Lease after a loss, also after the end of an earlier lease that no server has confirmed. Returns ErrNoServer or another
-// error, after a bounded time, if it cannot get a first lease and Config.Failed is nil, and ErrGone when the
+// new lease, and with the zero Lease after a loss, also after the end of an earlier
+// lease that no server has confirmed. Returns ErrNoServer or another error, after a bounded time, if it cannot get a first lease and Config.Failed is nil, and ErrGone when the
 // sandbox ends. After a later loss it tries until it gets a new lease.
 func Run(ctx context.Context, c Config, notify func(Lease)) error {
 	x, err := newClient(c)

@@ -32,7 +32,8 @@ func CheckFields() []ServiceField {
 			func(v *model.VirtualService) *int { return &v.Check.Fall }).positive(),
 		jitter(),
 		chosen("initial", "state of a real server until its first check ends; by default, servers of a new "+
-			"service are up, and servers that are added to a service later are down", []string{string(model.InitialUp), string(model.InitialDown)},
+			"service are up, and servers that are added to a service later are down",
+			[]string{string(model.InitialUp), string(model.InitialDown)},
 			func(v *model.VirtualService) *model.Initial { return &v.Check.Initial }),
 		timed("slow-start", "time in which a server's weight grows to its full value after a failure (default 0)",
 			func(v *model.VirtualService) *time.Duration { return &v.Check.SlowStart }),

@@ -399,13 +399,7 @@ func TestClaim(t *testing.T) {
 		w.add("host0")
 		r, err := w.nodes[1].ClaimAddress(t.Context(), forced())
 		w.refused(api.Conflict, "node host0, is alive", r, err)
-		w.nodes[0].kill()
-		w.nodes[0].answers = false
-		w.change(kv.Change{Key: "alive/" + idOf(0)})
-		have, _, _ := record.Get[record.Address](w.Snapshot(), "addrs/192.0.2.10")
-		have.Candidates = nil // Listed is still the holder alone
-		w.put("addrs/192.0.2.10", have)
-		time.Sleep(10 * time.Second)
+		w.holderDies()
 		synctest.Wait()
 		if w.holder() >= 0 {
 			t.Fatalf("node %d, which the holder does not list, answers", w.holder())
@@ -426,19 +420,24 @@ func TestClaim(t *testing.T) {
 	})
 }
 
+// holderDies ends node 0, which holds the address and lists itself alone, and waits until it is known to be dead.
+func (w *world) holderDies() {
+	w.nodes[0].kill()
+	w.nodes[0].answers = false
+	w.change(kv.Change{Key: "alive/" + idOf(0)})
+	have, _, _ := record.Get[record.Address](w.Snapshot(), "addrs/192.0.2.10")
+	have.Candidates = nil // Listed is still the holder alone
+	w.put("addrs/192.0.2.10", have)
+	time.Sleep(10 * time.Second)
+}
+
 // TestClaimsAtOnce claims an address on two nodes: one gets it, and the order of the other names that node. Mostly the
 // other one loses while it waits for the address; it can also see the new holder before.
 func TestClaimsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
 		w.add("host0")
-		w.nodes[0].kill()
-		w.nodes[0].answers = false
-		w.change(kv.Change{Key: "alive/" + idOf(0)})
-		have, _, _ := record.Get[record.Address](w.Snapshot(), "addrs/192.0.2.10")
-		have.Candidates = nil // Listed is still the holder alone
-		w.put("addrs/192.0.2.10", have)
-		time.Sleep(10 * time.Second)
+		w.holderDies()
 		var errs [3]error
 		var claims sync.WaitGroup
 		for n := 1; n < 3; n++ {

@@ -15,12 +15,7 @@ import (
 // TestAskReadsDelayedAnswers asks with a timeout of 0: answers that have arrived by
 // the time of reading count.
 func TestAskReadsDelayedAnswers(t *testing.T) {
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	asker := open(t, ns)
+	_, asker := open(t)
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		claims, err := asker.Ask(t.Context(), []netip.Addr{other}, 0)
 		if err != nil {
@@ -36,12 +31,7 @@ func TestAskReadsDelayedAnswers(t *testing.T) {
 // TestHostDropsRequests adds a rule that drops the requests where they leave the host: that no other host answers is
 // not known then.
 func TestHostDropsRequests(t *testing.T) {
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	asker := open(t, ns)
+	ns, asker := open(t)
 	if err := ns.Do(func() error {
 		return exec.Command("nft", "add table netdev t; add chain netdev t out { type filter hook egress device wire0 "+
 			"priority 0; policy drop; }").Run()
@@ -57,12 +47,7 @@ func TestHostDropsRequests(t *testing.T) {
 
 // TestHostDropsOneRequest adds a rule that drops the requests for one of two addresses. The owner of the other one is known.
 func TestHostDropsOneRequest(t *testing.T) {
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	asker := open(t, ns)
+	ns, asker := open(t)
 	if err := ns.Do(func() error {
 		return exec.Command("nft", "add table netdev t; add chain netdev t out { type filter hook egress device wire0 "+
 			"priority 0; }; add rule netdev t out ether type arp arp daddr ip 192.0.2.81 drop").Run()
@@ -84,9 +69,14 @@ func TestHostDropsOneRequest(t *testing.T) {
 // other is the address of another host.
 var other = netip.MustParseAddr("192.0.2.80")
 
-// open returns a socket at a wire to the other host.
-func open(t *testing.T, ns *netns.Namespace) (asker *neighbour.Asker) {
+// open returns a host, with a socket at its wire to the other host.
+func open(t *testing.T) (ns *netns.Namespace, asker *neighbour.Asker) {
 	t.Helper()
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
 	if err := ns.Do(func() error {
 		const links = "ip link add wire0 type veth peer name wire1; ip link add link wire1 name other type macvlan mode private;" +
 			" ip addr add 192.0.2.80/24 dev other; ip link set wire0 up; ip link set wire1 up; ip link set other up"
@@ -102,5 +92,5 @@ func open(t *testing.T, ns *netns.Namespace) (asker *neighbour.Asker) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { asker.Close() })
-	return asker
+	return ns, asker
 }

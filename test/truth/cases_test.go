@@ -218,6 +218,10 @@ sysctl -qw net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.br0.send_redirects=0
 	{name: "answers of ARP are dropped", script: `nft -f - <<E
 table arp t { chain in { type filter hook input priority 0; arp operation reply drop; } }
 E`, flows: []string{"a to host:80", "host to a:80"}, judged: map[string]truth.Judgement{"a to host:80": truth.Unknown}},
+	{name: "sources of Neighbor Discovery", script: `nft -f - <<E
+table inet t { chain pre { type filter hook prerouting priority raw; fib saddr type local drop; fib saddr type != unicast drop; fib saddr . iif oif missing drop; } }
+E`, flows: []string{"a6 to host6:80", "host6 to a6:80"}, judged: map[string]truth.Judgement{
+		"a6 to host6:80": truth.Right, "host6 to a6:80": truth.Right}},
 	{name: "no ARP", script: `c ip link set eth0 arp off`,
 		flows: []string{"host to c:80", "c to host:80", "a to c:80"}},
 	{name: "ARP that is filtered", script: `b nft -f - <<E

@@ -39,15 +39,12 @@ type netfilter struct {
 
 // packetAt returns the packet as rules see it.
 func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
-	local, _ := addresses(n.links, netns)
 	src := p.src
 	if !src.IsValid() {
 		src = netip.AddrPort{}
 	}
 	c := n.conn(netns)
-	own := slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == src.Addr() })
 	found := rules.Packet{Proto: n.proto, From: src, To: p.dst, In: in, Out: out, Local: n.local(netns, p.dst.Addr()),
-		Own: own, Behind: !own && n.behind(netns, in, src.Addr()),
 		Translated: p.dnat || c.newDst.IsValid(), SourceTranslated: c.newSrc.IsValid(), Mark: p.mark, CtMark: c.mark,
 		NoTrack: *c.untracked(n.reply), Reply: n.reply, Refusal: n.refusal,
 		Established: n.established}
@@ -57,7 +54,16 @@ func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
 		found.Translated, found.SourceTranslated = false, false
 	}
 	found.Invalid = found.Invalid || n.established && c.answerNoTrack && !c.noTrack // no answer was seen
-	return found
+	return n.withSource(netns, found)
+}
+
+// withSource returns the packet with what the namespace knows about its source address.
+func (n *netfilter) withSource(netns string, p rules.Packet) rules.Packet {
+	local, _ := addresses(n.links, netns)
+	src := p.From.Addr()
+	p.Own = slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == src })
+	p.Behind = !p.Own && n.behind(netns, p.In, src)
+	return p
 }
 
 // local reports whether an address is local to the namespace, also because of a route of the
@@ -79,12 +85,17 @@ func (n *netfilter) local(netns string, a netip.Addr) bool {
 
 // behind reports whether the namespace's route to the source of a packet leaves on the link on which the packet
 // arrives. If not, the answer of a rule that looks for such a route is unknown: the kernel looks at each next hop, and
-// for IPv6 at less specific routes too.
+// for IPv6 at less specific routes too. A link-local address is behind the link on which the packet arrives
+// (nft_fib_ipv6.c, nft_fib6_flowi_init).
 func (n *netfilter) behind(netns, in string, src netip.Addr) bool {
 	if in == "" || !src.IsValid() {
 		return false
 	}
-	back, err := n.routes.Route(netns, rtnl.RouteQuery{To: src})
+	q := rtnl.RouteQuery{To: src}
+	if src.Is6() && src.IsLinkLocalUnicast() {
+		q.Out = in
+	}
+	back, err := n.routes.Route(netns, q)
 	return err == nil && back.Type == unix.RTN_UNICAST && back.Link == in
 }
 

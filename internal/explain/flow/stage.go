@@ -25,7 +25,7 @@ func (n *netfilter) allows(netns string, hooks []string, ask rules.Packet, p pac
 		if ask.To.Addr().Is4() && (hook == "prerouting" || hook == "postrouting") {
 			continue
 		}
-		v := rs.Filter(hook, ask)
+		v := rs.Filter(hook, n.withSource(netns, ask))
 		if ok = ok && n.judged(v, netns, firstOf(ask.In, ask.Out), hook, ask, p); !ok {
 			return ask, false
 		}

@@ -34,9 +34,9 @@ type Plane interface {
 // Sandboxes finds the attachment of an endpoint by its name.
 type Sandboxes func(endpoint string) (plan.Attachment, bool)
 
-// Scheduler returns the scheduler of a service. The default is Maglev hashing.
+// Scheduler returns the scheduler of a service.
 func Scheduler(v model.VirtualService) model.Scheduler {
-	return cmp.Or(v.Scheduler, model.MaglevHashing)
+	return cmp.Or(v.Scheduler, model.DefaultScheduler)
 }
 
 // Forward returns how the packets of a service are forwarded. The default is nat.

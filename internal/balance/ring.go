@@ -20,14 +20,14 @@ type Sizes struct {
 // robin, and each backend once for all others. Draining backends get no new flows.
 func Ring(s model.Scheduler, backends []plan.Backend, size Sizes) []uint16 {
 	weights := weightsOf(backends)
-	switch s {
-	case model.MaglevHashing, model.SourceHashing:
+	switch t := s.Traits(); {
+	case t.Hashes != model.NoKey:
 		owners := make([]maglev.Backend, len(backends))
 		for i, b := range backends {
 			owners[i] = maglev.Backend{Name: b.At.String(), Weight: uint32(weights[i])}
 		}
 		return maglev.Table(owners, size.Buckets)
-	case model.WeightedRoundRobin:
+	case t.Weighted && !t.CountsFlows:
 		return wrr.Ring(weights, size.Turns)
 	}
 	var ring []uint16

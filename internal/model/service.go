@@ -8,23 +8,6 @@ import (
 	"time"
 )
 
-// Scheduler is how a real server is chosen for a new flow. The names are those of
-// IPVS (ipvsadm(8)).
-type Scheduler string
-
-// The schedulers. The empty one lets the data plane choose: Maglev hashing if it
-// supports that.
-const (
-	RoundRobin              Scheduler = "rr"
-	WeightedRoundRobin      Scheduler = "wrr"
-	LeastConnection         Scheduler = "lc"
-	WeightedLeastConnection Scheduler = "wlc"
-	SourceHashing           Scheduler = "sh"
-	MaglevHashing           Scheduler = "mh"
-	ShortestExpectedDelay   Scheduler = "sed"
-	NeverQueue              Scheduler = "nq"
-)
-
 // Forward is how packets are forwarded to a real server.
 type Forward string
 

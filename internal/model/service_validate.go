@@ -155,11 +155,8 @@ func (v VirtualService) translates(a netip.Addr) error {
 }
 
 func (v VirtualService) validateChoices() error {
-	switch v.Scheduler {
-	case "", RoundRobin, WeightedRoundRobin, LeastConnection, WeightedLeastConnection, SourceHashing, MaglevHashing,
-		ShortestExpectedDelay, NeverQueue:
-	default:
-		return fmt.Errorf("scheduler %q: want rr, wrr, lc, wlc, sh, mh, sed or nq", v.Scheduler)
+	if all := AllSchedulers(); v.Scheduler != "" && !slices.Contains(all, v.Scheduler) {
+		return fmt.Errorf("scheduler %q: want %s", v.Scheduler, OneOf(all))
 	}
 	switch v.Forward {
 	case "", ForwardNAT, ForwardDirect, ForwardTunnel, ForwardLocal:

@@ -93,11 +93,11 @@ func (s IPVSService) name() string {
 // mh-port, the Maglev hash includes the client's port.
 func (s IPVSService) settings() string {
 	text := s.name() + " -s " + string(s.Scheduler)
-	switch s.Scheduler {
-	case model.SourceHashing:
-		text += " -b sh-fallback"
-	case model.MaglevHashing:
-		text += " -b mh-fallback,mh-port"
+	switch s.Scheduler.Traits().Hashes {
+	case model.ClientKey:
+		text += fmt.Sprintf(" -b %s-fallback", s.Scheduler)
+	case model.FullKey:
+		text += fmt.Sprintf(" -b %[1]s-fallback,%[1]s-port", s.Scheduler)
 	}
 	if s.Persistence > 0 {
 		text += fmt.Sprintf(" -p %d", s.Persistence/time.Second)

@@ -233,6 +233,4 @@ func (s NFTService) ClientsPort() uint16 {
 // Hashes reports whether a flow's bucket depends on its addresses and ports only.
 // Then other hosts, and this host after conntrack has dropped the flow, choose the
 // same bucket.
-func (s NFTService) Hashes() bool {
-	return s.Scheduler == model.MaglevHashing || s.Scheduler == model.SourceHashing
-}
+func (s NFTService) Hashes() bool { return s.Scheduler.Traits().Hashes != model.NoKey }

@@ -245,10 +245,10 @@ func (s NFTService) KeepRule() string {
 
 // bucket returns the expression that chooses a bucket.
 func (s NFTService) bucket() string {
-	switch s.Scheduler {
-	case model.MaglevHashing:
+	switch s.Scheduler.Traits().Hashes {
+	case model.FullKey:
 		return fmt.Sprintf("jhash %s saddr . %s sport mod %d seed %#x", s.ip(), s.Proto, len(s.Ring), HashSeed)
-	case model.SourceHashing:
+	case model.ClientKey:
 		return fmt.Sprintf("jhash %s saddr mod %d seed %#x", s.ip(), len(s.Ring), HashSeed)
 	default:
 		return fmt.Sprintf("numgen inc mod %d", len(s.Ring))

@@ -12,7 +12,7 @@ import (
 )
 
 // Schedulers are the names of the schedulers, those of ipvsadm(8).
-var Schedulers = []string{"mh", "rr", "wrr", "lc", "wlc", "sh", "sed", "nq"}
+var Schedulers = words(model.AllSchedulers())
 
 // Forwards, Planes, SourceNATs and Checks are the allowed values of settings of a
 // virtual service.

@@ -50,6 +50,10 @@ var newcomers = []newcomer{
 			{"internal/paths/planes.go", `	"fairlead/internal/balance/nft"`, `	"fairlead/internal/balance/trial"`},
 			{"internal/paths/planes.go", `		ipvs.Plane{},`, `		trial.Plane{},`},
 		}, 4},
+	{"scheduler", nil, map[string]string{"internal/balance/trial_test.go": "testdata/scheduler_test.txt"}, []insertion{
+		{"internal/model/scheduler.go", `	NeverQueue `, `	SchedulerTrial Scheduler = "trial"`},
+		{"internal/model/scheduler.go", `	{NeverQueue, `, `	{SchedulerTrial, SchedulerTraits{Hashes: FullKey}},`},
+	}, 1},
 	{"check of real servers", []string{"internal/health/NAME.go"},
 		map[string]string{"internal/health/trial.go": "testdata/check.go"}, []insertion{
 			{"internal/model/check.go", `	CheckDocker `, `	CheckTrial CheckType = "trial"`},
@@ -93,7 +97,7 @@ func TestNewcomersTouchWhatThePageLists(t *testing.T) {
 	}
 }
 
-// TestNewcomers adds a driver, a publish mode, a data plane, a check and an object to a
+// TestNewcomers adds a driver, a publish mode, a data plane, a scheduler, a check and an object to a
 // copy of the tree, all with the name trial. The copy builds, its own tests find the
 // lists complete, its command knows the names, and its kernel carries out the object.
 func TestNewcomers(t *testing.T) {
@@ -108,9 +112,9 @@ func TestNewcomers(t *testing.T) {
 	run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-run", "AreTheModels$",
 		"./internal/paths", "./internal/health")
 	said := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-ldflags=-s -w", "-v",
-		"-run", "^TestTrial$", "./internal/kernel")
-	if !strings.Contains(said, "--- PASS: TestTrial") {
-		t.Errorf("the kernel's test of the object did not run:\n%s", said)
+		"-run", "^TestTrial$", "./internal/kernel", "./internal/balance")
+	if strings.Count(said, "--- PASS: TestTrial") != 2 {
+		t.Errorf("the tests of the object and of the scheduler did not run:\n%s", said)
 	}
 
 	var table []paths.Path
@@ -123,7 +127,7 @@ func TestNewcomers(t *testing.T) {
 	for help, want := range map[string][]string{
 		"network create": {"ipvlan, vxlan, device, trial"},
 		"publish":        {"auto, ebpf, trial, nat"},
-		"service add":    {"ebpf, nft, ipvs, trial", "exec, docker, trial, none", "tcp, udp, trial: regular"},
+		"service add":    {"ebpf, nft, ipvs, trial", "sed, nq, trial", "exec, docker, trial, none", "tcp, udp, trial: regular"},
 	} {
 		text := run(t, command, append(strings.Fields(help), "--help")...)
 		for _, words := range want {

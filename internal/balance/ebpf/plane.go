@@ -81,10 +81,10 @@ func (Plane) Needs(model.VirtualService) []plan.Feature {
 
 // Validate implements balance.Plane.
 func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
-	switch balance.Scheduler(v) {
-	case model.ShortestExpectedDelay, model.NeverQueue:
+	switch t := v.Scheduler.Traits(); {
+	case t.OnlyIPVS:
 		return fmt.Errorf("ebpf has no scheduler %s: use wlc, or the plane ipvs", v.Scheduler)
-	case model.LeastConnection, model.WeightedLeastConnection:
+	case t.CountsFlows:
 		if len(v.Reals) > maxLoaded {
 			return fmt.Errorf("ebpf compares the load of at most %d real servers, and there are %d: use mh", maxLoaded,
 				len(v.Reals))

@@ -81,11 +81,10 @@ func (Plane) Needs(model.VirtualService) []plan.Feature {
 
 // Validate implements balance.Plane.
 func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
-	switch balance.Scheduler(v) {
-	case model.MaglevHashing, model.SourceHashing, model.RoundRobin, model.WeightedRoundRobin:
-	default:
-		return fmt.Errorf("scheduler %s: nftables counts no connections: choose mh, sh, rr or wrr, or another plane",
-			v.Scheduler)
+	if v.Scheduler.Traits().CountsFlows {
+		computed := model.Schedulers(func(t model.SchedulerTraits) bool { return !t.CountsFlows })
+		return fmt.Errorf("scheduler %s: nftables counts no connections: choose %s, or another plane", v.Scheduler,
+			model.OneOf(computed))
 	}
 	if f := balance.Forward(v); f != model.ForwardNAT {
 		return fmt.Errorf("forward %s: nftables forwards with nat only: choose nat, or another plane", f)
@@ -195,8 +194,7 @@ func service(v model.VirtualService, find balance.Sandboxes) plan.NFTService {
 	}
 	size := balance.Sizes{Buckets: Buckets(len(v.Reals)), Turns: maxTurns}
 	s := plan.NFTService{Balanced: balance.Pack(v, find, size)}
-	switch s.Scheduler {
-	case model.MaglevHashing, model.SourceHashing:
+	if s.Hashes() {
 		s.Ring = steady(s.Balanced, v.Reals)
 	}
 	return s

@@ -119,7 +119,7 @@ func printServices(r *command.Remote, all []api.ServiceView) error {
 func serviceRow(v api.ServiceView) []string {
 	scheduler, plane := string(v.Scheduler), string(v.PlaneInUse)
 	if scheduler == "" {
-		scheduler = string(model.MaglevHashing)
+		scheduler = string(model.DefaultScheduler)
 	}
 	switch {
 	case v.Forward == model.ForwardLocal:

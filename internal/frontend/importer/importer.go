@@ -97,8 +97,8 @@ func (i *Imported) schedule(line int, name string) model.Scheduler {
 	s := model.Scheduler(name)
 	if (model.VirtualService{Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, 1})},
 		Ports: []model.PortRange{model.Port(1)}, Name: "x", Proto: model.TCP, Scheduler: s}).Validate() != nil {
-		i.report(line, "scheduler %s: not supported: mh is used instead", name)
-		return model.MaglevHashing
+		i.report(line, "scheduler %s: not supported: %s is used instead", name, model.DefaultScheduler)
+		return model.DefaultScheduler
 	}
 	return s
 }

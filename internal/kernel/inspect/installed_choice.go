@@ -16,10 +16,10 @@ import (
 // not the case for IPVS, which uses secret hash keys, and with persistence, which
 // depends on earlier flows.
 func (s InstalledService) Chooses(client, host netip.AddrPort) (real int, known bool) {
-	whole := s.Scheduler == model.MaglevHashing
-	buckets := len(s.Ring)
-	if buckets == 0 || s.Persistence > 0 || !client.Addr().IsValid() || whole && client.Port() == 0 || !whole &&
-		s.Scheduler != model.SourceHashing {
+	hashes, buckets := s.Scheduler.Traits().Hashes, len(s.Ring)
+	whole := hashes == model.FullKey
+	if buckets == 0 || s.Persistence > 0 || !client.Addr().IsValid() || whole && client.Port() == 0 ||
+		hashes == model.NoKey {
 		return 0, false
 	}
 	switch s.Plane {

@@ -113,10 +113,10 @@ func idOf(s plan.IPVSService) ID {
 // toIPVS converts a service to the form of IPVS.
 func toIPVS(s plan.IPVSService) Service {
 	flags := uint32(ipvsMark)
-	switch s.Scheduler {
-	case model.SourceHashing:
+	switch s.Scheduler.Traits().Hashes {
+	case model.ClientKey:
 		flags |= Fallback
-	case model.MaglevHashing:
+	case model.FullKey:
 		flags |= Fallback | Ports
 	}
 	if s.Persistence > 0 {

@@ -44,7 +44,7 @@ func (h *Handle) Installed() ([]plan.Balanced, error) {
 
 // installedChain composes a service from its set elements and its chain.
 func (h *Handle) installedChain(name string, f *foundService) (plan.Balanced, error) {
-	s := plan.NFTService{Balanced: plan.Balanced{Service: name, Forward: model.ForwardNAT, Scheduler: model.RoundRobin}}
+	s := plan.NFTService{Balanced: plan.Balanced{Service: name, Forward: model.ForwardNAT}}
 	rules, err := h.nft.rules(nftables.TableFamilyINet, plan.ServicesTable, s.Chain())
 	if err != nil {
 		return s.Balanced, missing(err)
@@ -80,19 +80,21 @@ func (h *Handle) installedChain(name string, f *foundService) (plan.Balanced, er
 
 // readRules reads the scheduler and the persistence from the rules of a service.
 func readRules(s *plan.Balanced, rules []foundRule) {
+	var traits model.SchedulerTraits
 	for _, r := range rules {
 		for _, e := range r.decode().Exprs {
 			switch e := e.(type) {
 			case *expr.Hash:
-				s.Scheduler = model.SourceHashing
+				traits.Hashes = model.ClientKey
 				if e.Length%16 != 0 && e.Length != 4 { // the hash includes the port
-					s.Scheduler = model.MaglevHashing
+					traits.Hashes = model.FullKey
 				}
 			case *expr.Dynset:
 				s.Persistence = e.Timeout
 			}
 		}
 	}
+	s.Scheduler = model.SchedulerWith(traits)
 }
 
 // frontendOf parses the key of an element: an address, a protocol and a port, each
@@ -147,8 +149,8 @@ func readBuckets(s *plan.Balanced, buckets []nftables.SetElement, masqueraded ma
 	var backends []plan.Backend
 	for at, n := range count {
 		backends = append(backends, plan.Backend{At: at, Weight: n, Masquerade: masqueraded[at.Addr()]})
-		if n > 1 && s.Scheduler == model.RoundRobin {
-			s.Scheduler = model.WeightedRoundRobin
+		if n > 1 && s.Scheduler.Traits().Hashes == model.NoKey {
+			s.Scheduler = model.SchedulerWith(model.SchedulerTraits{Weighted: true})
 		}
 	}
 	slices.SortFunc(backends, func(a, b plan.Backend) int { return a.At.Compare(b.At) })

@@ -136,12 +136,12 @@ const (
 func (f family) choose(s plan.NFTService) []expr.Any {
 	var bucket []expr.Any
 	mod := uint32(len(s.Ring))
-	switch s.Scheduler {
-	case model.MaglevHashing:
+	switch s.Scheduler.Traits().Hashes {
+	case model.FullKey:
 		// Every field of a concatenation is padded to 4 bytes.
 		bucket = rule(f.is(), f.load(f.src, reg1), payload(expr.PayloadBaseTransportHeader, 0, 2, f.afterAddr),
 			hash(f.addrLen+4, mod))
-	case model.SourceHashing:
+	case model.ClientKey:
 		bucket = rule(f.is(), f.load(f.src, reg1), hash(f.addrLen, mod))
 	default:
 		bucket = []expr.Any{&expr.Numgen{Register: regBucket, Modulus: mod, Type: unix.NFT_NG_INCREMENTAL}}

@@ -18,15 +18,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ebpfSchedulers are the schedulers, at the index that is their number in the eBPF
-// maps, with the method that the programs use for each.
-var ebpfSchedulers = []struct {
-	name model.Scheduler
-	by   uint8
-}{
-	{model.MaglevHashing, ebpf.ByFlow}, {model.SourceHashing, ebpf.ByClient},
-	{model.RoundRobin, ebpf.ByTurn}, {model.WeightedRoundRobin, ebpf.ByTurn},
-	{model.LeastConnection, ebpf.ByCount}, {model.WeightedLeastConnection, ebpf.ByLoad},
+// ebpfSchedulers are the schedulers, at the index that is their number in the eBPF maps.
+var ebpfSchedulers = model.AllSchedulers()
+
+// scheduling returns the method that the programs use for a scheduler.
+func scheduling(t model.SchedulerTraits) uint8 {
+	switch {
+	case t.Hashes == model.FullKey:
+		return ebpf.ByFlow
+	case t.Hashes == model.ClientKey:
+		return ebpf.ByClient
+	case t.CountsFlows && t.Weighted:
+		return ebpf.ByLoad
+	case t.CountsFlows:
+		return ebpf.ByCount
+	}
+	return ebpf.ByTurn
 }
 
 // ebpfForwards maps the forwarding methods to their numbers in the eBPF maps.
@@ -175,16 +182,11 @@ func (h *Handle) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebp
 	if b.Tunnel.Type == model.TunnelGUE {
 		s.GUE = b.Tunnel.Port
 	}
-	number := slices.IndexFunc(ebpfSchedulers, func(known struct {
-		name model.Scheduler
-		by   uint8
-	}) bool {
-		return known.name == b.Scheduler
-	})
+	number := slices.Index(ebpfSchedulers, b.Scheduler)
 	if number < 0 {
 		return s, fmt.Errorf("unknown scheduler %s", b.Scheduler)
 	}
-	s.Scheduler, s.Scheduling = uint8(number), ebpfSchedulers[number].by
+	s.Scheduler, s.Scheduling = uint8(number), scheduling(b.Scheduler.Traits())
 	for _, backend := range b.Backends {
 		s.Reals = append(s.Reals, h.ebpfReal(links, hops, backend))
 	}
@@ -288,7 +290,7 @@ func balancedOf(s ebpf.Service, names map[uint32]string, nextHopTo func(netip.Ad
 		b.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: s.GUE}
 	}
 	if int(s.Scheduler) < len(ebpfSchedulers) {
-		b.Scheduler = ebpfSchedulers[s.Scheduler].name
+		b.Scheduler = ebpfSchedulers[s.Scheduler]
 	}
 	frontends := make([]model.Frontend, len(s.Frontends))
 	for i, at := range s.Frontends {

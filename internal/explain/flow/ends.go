@@ -73,7 +73,10 @@ func (e *ends) begin(w World, from string) error {
 		}
 		return nil
 	}
-	e.origin, _, e.known = w.Namespaces.Holder(addr)
+	// Packets of a namespace that is not linked to the host do not arrive: a machine of the LAN has the address too.
+	if netns, linked, ok := w.Namespaces.Holder(addr); ok && linked {
+		e.origin, e.known = netns, true
+	}
 	if e.known && !outside(w, addr) {
 		e.netns = e.origin
 		return nil

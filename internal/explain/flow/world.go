@@ -29,8 +29,8 @@ type World struct {
 type Namespaces interface {
 	// Name returns the name that users know: host, or the sandbox's name.
 	Name(netns string) string
-	// Holder returns the namespace that has an address, and whether it has a link to the host.
-	// The host's does not count.
+	// Holder returns the namespace that has an address, and whether it is linked to the host, directly or
+	// through other namespaces. The host's does not count.
 	Holder(a netip.Addr) (netns string, linked, ok bool)
 	// Find resolves a sandbox by any name that users may type. It returns the empty
 	// path for a sandbox in the host's namespace.

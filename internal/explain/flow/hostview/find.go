@@ -44,7 +44,7 @@ func (w *World) SocketFilters(l sockdiag.Listener) ([]string, error) {
 	return found.programs, found.err
 }
 
-// Holder implements flow.Namespaces. It prefers a namespace with a link to the host.
+// Holder implements flow.Namespaces. It prefers a namespace that is linked to the host.
 func (w *World) Holder(a netip.Addr) (netns string, linked, ok bool) {
 	for _, path := range w.paths[1:] {
 		links, err := w.Links(path)
@@ -53,7 +53,7 @@ func (w *World) Holder(a netip.Addr) (netns string, linked, ok bool) {
 		}) {
 			continue
 		}
-		if w.linked(path, links) {
+		if w.linked(path, map[string]bool{}) {
 			return path, true, true
 		}
 		if !ok {
@@ -63,11 +63,17 @@ func (w *World) Holder(a netip.Addr) (netns string, linked, ok bool) {
 	return netns, false, ok
 }
 
-// linked reports whether one of a namespace's links has its other end on the host.
-func (w *World) linked(netns string, links []rtnl.NetLink) bool {
+// linked reports whether a namespace is linked to the host, also through other namespaces. Those in seen are not
+// asked again.
+func (w *World) linked(netns string, seen map[string]bool) bool {
+	if seen[netns] || netns == "" {
+		return netns == ""
+	}
+	seen[netns] = true
+	links, _ := w.Links(netns)
 	return slices.ContainsFunc(links, func(l rtnl.NetLink) bool {
 		end, ok := w.Peer(netns, l)
-		return ok && end.Netns == ""
+		return ok && w.linked(end.Netns, seen)
 	})
 }
 

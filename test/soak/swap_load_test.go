@@ -115,7 +115,8 @@ func (l *swapLoad) come(int) (string, error) {
 func (l *swapLoad) repeat(ctx context.Context, how string, ask func(n int) (string, error)) {
 	for n := 0; ctx.Err() == nil; n++ {
 		if name, err := ask(n); err != nil || name != l.want {
-			l.wrongs.note(fmt.Errorf("%s: %s: %q answers request %d, want %s: %w", l, how, name, n, l.want, err))
+			l.wrongs.note(fmt.Errorf("%s: %s: %s: %q answers request %d, want %s: %w",
+				time.Now().UTC().Format(time.RFC3339Nano), l, how, name, n, l.want, err))
 			return
 		}
 		time.Sleep(swapPause)

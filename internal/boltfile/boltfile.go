@@ -34,9 +34,8 @@ import (
 
 // Options describe a file.
 type Options struct {
-	// Format is the version of the content that the program writes, and the newest that it reads.
-	// Checked is the first version whose values have checksums. A file without a version has version 1.
-	Format, Checked int
+	// Format is the version of the content that the program reads and writes.
+	Format int
 	// Wait is how long another process may have the file locked.
 	Wait time.Duration
 	// NoSync means that a write need not survive a power loss.
@@ -68,7 +67,7 @@ func (e *DamagedError) Unwrap() error { return e.Cause }
 // ErrMissing is the cause of a DamagedError if a file does not exist, but its copy does.
 var ErrMissing = errors.New("it does not exist, but its copy does")
 
-// Open opens a file, and creates it if it does not exist. Returns a *DamagedError, a *NewerError, ErrInUse,
+// Open opens a file, and creates it if it does not exist. Returns a *DamagedError, a *FormatError, ErrInUse,
 // or fs.ErrNotExist if the file shall only be read. It changes nothing then.
 func Open(path string, opt Options) (db *bbolt.DB, err error) {
 	for attempt := 1; ; attempt++ {
@@ -113,7 +112,7 @@ func openChecked(path string, opt Options) (*os.File, error) {
 		return nil, err
 	}
 	if _, err := Read(file, opt); err != nil {
-		if newer := new(NewerError); !errors.As(err, &newer) {
+		if another := new(FormatError); !errors.As(err, &another) {
 			err = &DamagedError{path, err}
 		}
 		return nil, errors.Join(err, file.Close())

@@ -17,7 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-var options = boltfile.Options{Format: 2, Checked: 2}
+var options = boltfile.Options{Format: 2}
 
 func open(t *testing.T, path string) *bbolt.DB {
 	t.Helper()

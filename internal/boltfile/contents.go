@@ -21,13 +21,17 @@ const Meta = "meta"
 
 var metaTable, formatKey, contentsKey = []byte(Meta), []byte("format"), []byte("contents")
 
-// NewerError means that a newer version of the program has written the file.
-type NewerError struct{ Format, Newest int }
+// FormatError means that another version of the program has written the file. Want is the format of this one.
+type FormatError struct{ Format, Want int }
 
 // Error implements error.
-func (e *NewerError) Error() string {
-	return fmt.Sprintf("format %d is newer than this program's %d: run the fairlead that wrote it, or a newer one",
-		e.Format, e.Newest)
+func (e *FormatError) Error() string {
+	if e.Format > e.Want {
+		return fmt.Sprintf("format %d is newer than this program's %d: run the fairlead that wrote it, or a newer one",
+			e.Format, e.Want)
+	}
+	return fmt.Sprintf("format %d is older than this program's %d: run the fairlead that wrote it, or delete the file "+
+		"and its copy, which loses what is stored in it", e.Format, e.Want)
 }
 
 // contents describe all values of a file but the description itself.
@@ -180,42 +184,10 @@ func sumOf(table, key, value []byte) []byte {
 	return append(slices.Clone(value), make([]byte, sumSize)...)[:sumSize]
 }
 
-// Protect gives a checksum to every value of a file whose values have none, and seals it.
-func Protect(tx *bbolt.Tx, format int) error {
-	err := tx.ForEach(func(table []byte, b *bbolt.Bucket) error {
-		if string(table) == Meta {
-			return nil
-		}
-		values := map[string][]byte{}
-		err := b.ForEach(func(key, content []byte) error {
-			values[string(key)] = append(sum(table, key, content), content...)
-			return nil
-		})
-		for key, value := range values {
-			if err == nil {
-				err = b.Put([]byte(key), value)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return Seal(tx, format)
-}
-
-// Format returns the version of the content.
-func Format(tx *bbolt.Tx) (int, error) {
-	meta := tx.Bucket(metaTable)
-	if meta == nil {
-		return 1, nil
-	}
-	return parseFormat(meta.Get(formatKey))
-}
-
+// parseFormat returns the version of the content.
 func parseFormat(text []byte) (int, error) {
 	if text == nil {
-		return 1, nil
+		return 0, errContents
 	}
 	format, err := strconv.Atoi(string(text))
 	if err != nil || format < 1 {

@@ -14,14 +14,12 @@ var errContents = errors.New("the description of its values is damaged")
 type reading struct {
 	found contents
 	meta  map[string][]byte
-	any   bool // there is a value
 	err   error
 }
 
 func (r *reading) value(table, key, value []byte) {
 	switch {
 	case string(table) != Meta:
-		r.any = true
 		r.found.add(sumOf(table, key, value))
 	default:
 		r.meta[string(key)] = append([]byte{}, value...)
@@ -38,11 +36,8 @@ type Summary struct {
 	Meta map[string][]byte
 }
 
-// Same reports whether the files of both have the same values.
-func (s Summary) Same(t Summary) bool { return s.contents == t.contents }
-
-// Read returns an error if an open file is damaged, and a *NewerError if a newer version of the program has
-// written it. It reads all pages that are in use, and keeps one of them in memory.
+// Read returns an error if an open file is damaged, and a *FormatError if another version of the program
+// has written it. It reads all pages that are in use, and keeps one of them in memory.
 func Read(file *os.File, opt Options) (Summary, error) {
 	p, err := newParser(file)
 	if err != nil {
@@ -54,7 +49,7 @@ func Read(file *os.File, opt Options) (Summary, error) {
 	r := reading{meta: map[string][]byte{}}
 	p.visit = func(table, key, value []byte) error {
 		r.value(table, key, value)
-		if string(table) != Meta && r.err == nil { // older and newer formats have no checksums
+		if string(table) != Meta && r.err == nil { // other formats may have no checksums
 			_, r.err = Content(table, key, value)
 		}
 		return nil
@@ -74,13 +69,11 @@ func (r *reading) check(opt Options) error {
 	}
 	text, described := r.meta[string(contentsKey)]
 	switch {
-	case format > opt.Format && described && r.withFormat(opt.Format) == string(text):
+	case format != opt.Format && described && r.withFormat(opt.Format) == string(text):
 		return errors.New("its format is damaged")
-	case format > opt.Format:
-		return &NewerError{format, opt.Format}
-	case format < opt.Checked && !described:
-		return r.unchecked()
-	case format < opt.Checked || !described:
+	case format != opt.Format:
+		return &FormatError{format, opt.Format}
+	case !described:
 		return errContents
 	case r.err != nil:
 		return r.err
@@ -108,22 +101,10 @@ func (r *reading) withFormat(format int) string {
 	return string(c.encode())
 }
 
-// firstTx is the number of the last transaction of a file in which nothing was stored.
-const firstTx = 1
-
-// unchecked checks a file of a version without checksums. If something was stored in it, it has a value or at
-// least the format.
-func (r *reading) unchecked() error {
-	if r.found.tx > firstTx && !r.any && len(r.meta) == 0 {
-		return errors.New("it has no values")
-	}
-	return nil
-}
-
 // Value is the place of a value.
 type Value struct{ Table, Key string }
 
-// Values returns the values of a file with checksums, without their checksums and without the table meta.
+// Values returns the values of a file without their checksums and without the table meta.
 // Values that are damaged are left out, so it reads as much of a damaged file as possible.
 func Values(file *os.File) map[Value][]byte {
 	all := map[Value][]byte{}

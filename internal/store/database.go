@@ -19,6 +19,9 @@ const lockTimeout = time.Second
 // bootKey is the key of the boot's id in boltfile.Meta.
 const bootKey = "boot"
 
+// format is the version of the databases' content.
+const format = 4
+
 // database is a bbolt file with its tables.
 type database struct {
 	db     *bbolt.DB
@@ -34,7 +37,7 @@ type reader interface{ read(*bbolt.Tx) error }
 // the file with the process id of the owner. It returns a *InUseError if another process has the database open,
 // and a *DamagedError if it does not have what was stored in it.
 func openDatabase(path, pid string, opt boltfile.Options) (*database, error) {
-	opt.Format, opt.Checked, opt.Wait = format, checkedFormat, lockTimeout
+	opt.Format, opt.Wait = format, lockTimeout
 	db, err := boltfile.Open(path, opt)
 	if errors.Is(err, boltfile.ErrInUse) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now

@@ -140,9 +140,6 @@ func (f *File) open(at Places) error {
 		return err
 	}
 	f.declare()
-	if err := errors.Join(f.lasting.migrate(), f.boot.migrate()); err != nil {
-		return err
-	}
 	if err := errors.Join(f.lasting.read(), f.boot.read()); err != nil {
 		return err
 	}
@@ -216,11 +213,11 @@ func (f *File) declare() {
 	f.passingPublishes = newTable(f.boot, "publishes", publishKey, model.Publish.Equal)
 	f.lastingNotes, f.passingNotes = newNotes(f, f.lasting), newNotes(f, f.boot)
 	f.record = recordTables{
-		networks: newTable(f.boot, appliedNetworks, networkName, model.Network.Equal),
-		endpoints: newTable(f.boot, appliedEndpoints, func(e model.Endpoint) string { return e.Name },
+		networks: newTable(f.boot, "applied networks", networkName, model.Network.Equal),
+		endpoints: newTable(f.boot, "applied endpoints", func(e model.Endpoint) string { return e.Name },
 			model.Endpoint.Equal),
-		publishes: newTable(f.boot, appliedPublishes, publishKey, model.Publish.Equal),
-		services: newTable(f.boot, appliedServices, func(v model.VirtualService) string { return v.Name },
+		publishes: newTable(f.boot, "applied publishes", publishKey, model.Publish.Equal),
+		services: newTable(f.boot, "applied services", func(v model.VirtualService) string { return v.Name },
 			model.VirtualService.Equal),
 		leases: newTable(f.boot, "leases", func(l lease) string { return l.Endpoint },
 			func(a, b lease) bool { return a.Endpoint == b.Endpoint && slices.Equal(a.Lease, b.Lease) }),

@@ -206,13 +206,12 @@ func TestNothingStored(t *testing.T) {
 func TestStoredByAnotherVersion(t *testing.T) {
 	at := places(t)
 	path := filepath.Join(at.State, "fairlead.db")
-	db, err := bbolt.Open(path, 0o600, nil)
+	db, err := boltfile.Open(path, boltfile.Options{Format: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(db.Update(func(tx *bbolt.Tx) error {
-		b, err := tx.CreateBucket([]byte("of the future"))
-		return errors.Join(err, b.Put([]byte("key"), []byte("value")))
+	if err := errors.Join(boltfile.Update(db, func(tx *bbolt.Tx) error {
+		return boltfile.Put(tx, []byte("of the future"), []byte("key"), []byte("value"))
 	}), db.Close()); err != nil {
 		t.Fatal(err)
 	}

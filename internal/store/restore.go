@@ -68,7 +68,7 @@ func Restore(at Places, dryRun bool) ([]Restored, error) {
 }
 
 func restore(path, pid string, dryRun bool) (Restored, error) {
-	opt := boltfile.Options{Format: format, Checked: checkedFormat, Wait: lockTimeout, ReadOnly: dryRun}
+	opt := boltfile.Options{Format: format, Wait: lockTimeout, ReadOnly: dryRun}
 	r := Restored{Path: path}
 	damage, values, unlock, err := inspect(path, opt)
 	if errors.Is(err, boltfile.ErrInUse) {
@@ -114,7 +114,7 @@ func inspect(path string, opt boltfile.Options) (damage error, values map[boltfi
 	}
 	unlock = func() { file.Close() } // reading has no late errors
 	if _, err := boltfile.Read(file, opt); err != nil {
-		if newer := new(boltfile.NewerError); errors.As(err, &newer) {
+		if another := new(boltfile.FormatError); errors.As(err, &another) {
 			unlock()
 			return nil, nil, nil, fmt.Errorf("restore store %s: %w", path, err)
 		}

@@ -41,18 +41,9 @@ func (t *table[T]) read(tx *bbolt.Tx) error {
 	if b == nil {
 		return nil
 	}
-	stored, err := boltfile.Format(tx)
-	if err != nil {
-		return err
-	}
-	return b.ForEach(func(key, text []byte) (err error) {
+	return b.ForEach(func(key, value []byte) error {
 		var v T
-		if stored >= checkedFormat {
-			text, err = boltfile.Content(t.bucket, key, text)
-		}
-		if err == nil {
-			text, err = upgrade(string(t.bucket), text, stored)
-		}
+		text, err := boltfile.Content(t.bucket, key, value)
 		if err == nil {
 			err = json.Unmarshal(text, &v)
 		}

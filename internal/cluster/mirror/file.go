@@ -25,14 +25,12 @@ const saveEvery = 5 * time.Second
 // lockLimit is how long another process may use the file.
 const lockLimit = 5 * time.Second
 
-// format is the version of the file's content. The values of format 1 had no checksums.
+// format is the version of the file's content.
 const format = 2
 
 var (
 	entriesTable = []byte("cluster entries") // key → revision, value
 	stateTable   = []byte("cluster state")
-	// unchecked maps the tables to those of format 1.
-	unchecked = map[string]string{string(entriesTable): "entries", string(stateTable): "state"}
 
 	clusterKey  = []byte("cluster")
 	revisionKey = []byte("revision")
@@ -57,7 +55,7 @@ func openFile(path, cluster string) (*file, *kv.Table, error) {
 		return fmt.Errorf("open snapshot of the cluster: %w: if that does not end by itself, delete the file %s; etcd has "+
 			"all its content", err, path)
 	}
-	db, err := boltfile.Open(path, boltfile.Options{Format: format, Checked: format, Wait: lockLimit})
+	db, err := boltfile.Open(path, boltfile.Options{Format: format, Wait: lockLimit})
 	if err != nil {
 		return nil, nil, advised(err)
 	}
@@ -89,9 +87,6 @@ func Read(path, cluster string) (kv.Snapshot, error) {
 
 // read returns the snapshot of the cluster, or nil. It deletes that of another cluster.
 func (f *file) read() (table *kv.Table, err error) {
-	if err := f.protect(); err != nil {
-		return nil, err
-	}
 	err = f.db.View(func(tx *bbolt.Tx) (err error) {
 		state, entries, err := values(tx)
 		if err != nil || string(state[string(clusterKey)]) != f.cluster {
@@ -154,34 +149,6 @@ func each(tx *bbolt.Tx, table []byte, f func(key, content []byte) error) error {
 			return err
 		}
 		return f(key, content)
-	})
-}
-
-// protect rewrites a file of format 1 in the current format.
-func (f *file) protect() error {
-	var stored int
-	err := f.db.View(func(tx *bbolt.Tx) (err error) {
-		stored, err = boltfile.Format(tx)
-		return err
-	})
-	if err != nil || stored == format {
-		return err
-	}
-	return boltfile.Update(f.db, func(tx *bbolt.Tx) error {
-		for table, old := range unchecked {
-			from := tx.Bucket([]byte(old))
-			if from == nil {
-				continue
-			}
-			to, err := tx.CreateBucketIfNotExists([]byte(table))
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(from.ForEach(to.Put), tx.DeleteBucket([]byte(old))); err != nil {
-				return err
-			}
-		}
-		return boltfile.Protect(tx, format)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +14,7 @@ import (
 	"testing"
 
 	"fairlead/internal/api"
+	"fairlead/internal/boltfile"
 	"fairlead/internal/child"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/kv"
@@ -115,42 +115,22 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestFormat1 opens a file as commit 496c9123 wrote it, without checksums. The snapshot is not lost, also for the
-// next process.
-func TestFormat1(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "cluster.db")
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		entries, err := tx.CreateBucket([]byte("entries"))
-		if err != nil {
-			return err
-		}
-		state, err := tx.CreateBucket([]byte("state"))
-		if err != nil {
-			return err
-		}
-		number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
-		return errors.Join(entries.Put([]byte("a"), append(number(6), "value"...)),
-			state.Put([]byte("cluster"), []byte("one")),
-			state.Put([]byte("revision"), number(7)), state.Put([]byte("etcd"), number(8)))
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		f, table, err := openFile(path, "one")
+// TestOtherFormatsAreRefused opens files of other versions. The error says which file to delete.
+func TestOtherFormatsAreRefused(t *testing.T) {
+	for format, says := range map[int]string{1: "format 1 is older than this program's 2",
+		3: "format 3 is newer than this program's 2"} {
+		path := filepath.Join(t.TempDir(), "cluster.db")
+		f, _, err := openFile(path, "one")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e, _ := table.Get("a"); table.Revision() != 7 || table.Len() != 1 || e.Revision != 6 ||
-			string(e.Value) != "value" || f.etcd != 8 {
-			t.Errorf("the snapshot is %+v of etcd %d", table, f.etcd)
-		}
-		if err := f.close(); err != nil {
+		err = f.db.Update(func(tx *bbolt.Tx) error { return boltfile.Seal(tx, format) })
+		if err := errors.Join(err, f.close()); err != nil {
 			t.Fatal(err)
+		}
+		if _, _, err := openFile(path, "one"); err == nil || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), "delete the file "+path) {
+			t.Errorf("format %d: %v", format, err)
 		}
 	}
 }

@@ -140,11 +140,6 @@ func (p *Datapath) load() (err error) {
 	if err != nil {
 		return err
 	}
-	if p.opt.Pins != "" {
-		if err := renamePins(p.opt.Pins, spec); err != nil {
-			return err
-		}
-	}
 	found, err := p.foundMaps(spec)
 	defer closeAll(found)
 	if err != nil {

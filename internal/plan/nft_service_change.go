@@ -177,14 +177,6 @@ func (s NFTService) values() valueKind {
 	return valueKind{v4: s.Is4(), withPort: true}
 }
 
-// Unspecified returns 0.0.0.0 or ::.
-func Unspecified(v4 bool) netip.Addr {
-	if v4 {
-		return netip.IPv4Unspecified()
-	}
-	return netip.IPv6Unspecified()
-}
-
 // Buckets returns the elements of the map of buckets.
 func (s NFTService) Buckets() []ServiceEntry {
 	backends, name := s.Backends, s.Reals()

@@ -171,15 +171,3 @@ func Hash(certificate []byte) [sha256.Size]byte { return sha256.Sum256(certifica
 func PEM(der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
-
-// FromPEM returns the certificate of a text with one.
-func FromPEM(text string) ([]byte, error) {
-	block, rest := pem.Decode([]byte(text))
-	if block == nil || block.Type != "CERTIFICATE" || len(rest) > 0 {
-		return nil, errors.New("read certificate: want one PEM block of type CERTIFICATE")
-	}
-	if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-		return nil, fmt.Errorf("read certificate: %w", err)
-	}
-	return block.Bytes, nil
-}

@@ -45,8 +45,6 @@ const (
 	maxServices = 8192
 	maxReals    = 32768
 	realBit     = 1 << 31
-	// MaxLoaded is how many real servers a service can have whose load is compared.
-	MaxLoaded = 256
 )
 
 // The bits in the map fl_served, as in bpf/include/services.h.

@@ -21,14 +21,6 @@ type AA struct {
 	estimate estimate
 }
 
-// Within reports whether the two halves differ by no more than the noise floor. Pure
-// noise stays within it. A drift that is much larger than the noise exceeds it, e.g.
-// if the baseline is always slow in its first half; then the session's figures are not
-// reliable.
-func (a AA) Within() bool {
-	return a.Rounds > 1 && math.Abs(math.Log(a.Ratio)) <= math.Log1p(a.Noise)
-}
-
 // shift returns how far the baseline at the time of a run between the halves may be
 // from the middle of the two halves, on the logarithmic scale: half of their
 // difference. At that time the baseline is between the halves, whether the first run
@@ -38,19 +30,6 @@ func (a AA) shift() float64 {
 		return 0
 	}
 	return math.Abs(math.Log(a.Ratio)) / 2
-}
-
-// Halves returns the A/A comparison of every client, workload, tool and metric.
-func Halves(runs []result.Run, baseline string, seed uint64) []AA {
-	var all []AA
-	for _, g := range groups(runs, baseline) {
-		for _, m := range g.metrics() {
-			if f := g.family(m); f.hasBaseline {
-				all = append(all, f.floor(seed))
-			}
-		}
-	}
-	return all
 }
 
 // floor compares the halves of the family's baseline.

@@ -140,9 +140,6 @@ func (a *Agent) receive(from io.Reader) error {
 	return errors.New("the agent ended before it printed its address and token")
 }
 
-// Gone returns a channel that is closed when ssh has ended.
-func (a *Agent) Gone() <-chan struct{} { return a.ssh.Done() }
-
 // Close ends the agent, and waits until it has removed everything.
 func (a *Agent) Close() error {
 	a.in.Close()

@@ -234,14 +234,14 @@ func (w *wire) asks(from, to End, ask rules.Packet, stages []stage, p packet) bo
 		return false
 	}
 	if ask.Neighbour == rules.Solicitation && ask.To.Addr().Is4() && ask.From.Addr().IsValid() && !w.netfilter.renews {
-		return w.acceptsARP(to, ask, p)
+		return w.acceptsARP(to, ask)
 	}
 	return true
 }
 
 // acceptsARP reports whether the receiver accepts an ARP request on the link: the
 // kernel looks up the route, as for a packet.
-func (w *wire) acceptsARP(to End, ask rules.Packet, p packet) bool {
+func (w *wire) acceptsARP(to End, ask rules.Packet) bool {
 	if w.settings.Setting(to.Netns, "net.ipv4.conf.all.arp_filter") == "1" ||
 		w.settings.Setting(to.Netns, plan.LinkSetting("ipv4", to.Name, "arp_filter")) == "1" {
 		w.doubt("%s of %s answers ARP only if its routes match (arp_filter)", to.Name, w.name(to.Netns))

@@ -63,7 +63,7 @@ func (w *wire) answersOutside(e End, to netip.Addr, p packet) bool {
 	if ok {
 		_, ok = w.netfilter.allows("", received, ask, p)
 	}
-	ok = ok && (to.Is6() || w.acceptsARP(e, ask, p))
+	ok = ok && (to.Is6() || w.acceptsARP(e, ask))
 	if ok {
 		answer, ok = w.netfilter.allows("", sent, answer, p)
 	}

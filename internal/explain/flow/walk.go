@@ -187,7 +187,7 @@ func (k *walker) send(netns string, p packet) {
 		return
 	}
 	if r.Type == unix.RTN_LOCAL {
-		k.loop(netns, r, p)
+		k.loop(netns, p)
 		return
 	}
 	k.leave(netns, "", r, p)
@@ -227,7 +227,7 @@ func (k *walker) output(netns string, r rtnl.RouteFound, p packet) (packet, rtnl
 }
 
 // loop follows a packet over loopback to a socket of the same namespace.
-func (k *walker) loop(netns string, r rtnl.RouteFound, p packet) {
+func (k *walker) loop(netns string, p packet) {
 	if lo, ok := linkOf(k.world.Links, netns, "lo"); ok && k.wire.isDown(End{netns, lo}, p) {
 		return
 	}

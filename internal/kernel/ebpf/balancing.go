@@ -151,7 +151,7 @@ func (p *Datapath) pinInstead(fresh map[string]*ebpf.Map) error {
 
 // renew replaces all attached programs with those of this data path.
 func (p *Datapath) renew() error {
-	for name, l := range p.attached {
+	for name, l := range p.attached.byName {
 		program, of, _ := strings.Cut(name, "-")
 		if _, ok := p.types[program]; !ok || !living(l) {
 			continue // LinksOf deletes dead links, and attach replaces them

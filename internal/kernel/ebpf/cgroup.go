@@ -18,7 +18,7 @@ func (p *Datapath) AttachCgroup(program, dir, name string) error {
 	if err != nil {
 		return err
 	}
-	return p.attach(program+"-"+name, prog, func() (link.Link, error) {
+	return p.attached.attach(program+"-"+name, prog, func() (link.Link, error) {
 		l, err := link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: p.types[program], Program: prog})
 		if errors.Is(err, unix.E2BIG) {
 			err = fmt.Errorf("%s has 64 programs at this hook, the most that Linux allows: "+
@@ -29,7 +29,9 @@ func (p *Datapath) AttachCgroup(program, dir, name string) error {
 }
 
 // DetachCgroup detaches the program.
-func (p *Datapath) DetachCgroup(program, name string) error { return p.detach(program + "-" + name) }
+func (p *Datapath) DetachCgroup(program, name string) error {
+	return p.attached.detach(program + "-" + name)
+}
 
 // HasCgroup reports whether the program is attached under that name, and pinned if the
 // data path is pinned.
@@ -38,7 +40,7 @@ func (p *Datapath) HasCgroup(program, name string) bool { return p.sound(program
 // CgroupsOf returns the names under which the program is attached.
 func (p *Datapath) CgroupsOf(program string) []string {
 	var names []string
-	for attached := range p.attached {
+	for attached := range p.attached.byName {
 		if name, ok := strings.CutPrefix(attached, program+"-"); ok {
 			names = append(names, name)
 		}

@@ -22,7 +22,7 @@ func (p *Datapath) Attached() bool {
 	defer pinner.Unpin()
 	r := new(infoRequest)
 	pinner.Pin(r)
-	for _, l := range p.attached {
+	for _, l := range p.attached.byName {
 		if !r.living(l) {
 			return false
 		}
@@ -84,7 +84,7 @@ func (p *Datapath) Sound(program string) (map[int]bool, error) {
 	}
 	found, err := p.LinksOf(program)
 	for ifindex := range found {
-		if !p.linkPinned(pinName(program, ifindex)) {
+		if !p.attached.pinned(pinName(program, ifindex)) {
 			delete(found, ifindex)
 		}
 	}
@@ -93,13 +93,8 @@ func (p *Datapath) Sound(program string) (map[int]bool, error) {
 
 // sound is Sound for the attachment of that name.
 func (p *Datapath) sound(name string) bool {
-	l, ok := p.attached[name]
-	return ok && living(l) && p.linkPinned(name) && p.pins().haveAll(p.maps)
-}
-
-func (p *Datapath) linkPinned(name string) bool {
-	_, attached := p.attached[name] // a filter of an older kernel needs no pin
-	return p.opt.Pins == "" || !attached || unix.Access(p.pins().link(name), unix.F_OK) == nil
+	l, ok := p.attached.byName[name]
+	return ok && living(l) && p.attached.pinned(name) && p.pins().haveAll(p.maps)
 }
 
 // pins is the directory of the pins; empty if there are none.
@@ -149,17 +144,6 @@ func (p *Datapath) Repin() error {
 		if err := errors.Join(m.Unpin(), m.Pin(p.pins().mapOf(name))); err != nil {
 			return fmt.Errorf("pin map %s: %w", name, err)
 		}
-	}
-	return nil
-}
-
-// repin pins a link again whose pin another program removed.
-func (p *Datapath) repin(name string, l link.Link) error {
-	if p.linkPinned(name) {
-		return nil
-	}
-	if err := errors.Join(l.Unpin(), l.Pin(p.pins().link(name))); err != nil {
-		return fmt.Errorf("pin eBPF link %s: %w", name, err)
 	}
 	return nil
 }
@@ -241,8 +225,8 @@ func (p *Datapath) Pinned() bool {
 	if now == p.pinsSeen {
 		return true
 	}
-	for name := range p.attached {
-		if !p.linkPinned(name) {
+	for name := range p.attached.byName {
+		if !p.attached.pinned(name) {
 			return false
 		}
 	}

@@ -51,7 +51,7 @@ type Datapath struct {
 	// types are the programs' attach types.
 	types map[string]ebpf.AttachType
 	// attached contains the links by the names of their pins.
-	attached map[string]link.Link
+	attached links
 	table    *Table
 	balancer *Balancer
 	// balancing says that maps and programs support services, and renewed that all
@@ -74,7 +74,7 @@ func Load(opt Options) (*Datapath, error) {
 		return nil, err
 	}
 	p := &Datapath{opt: opt, bindKey: randomKey(), programs: map[string]*ebpf.Program{},
-		attached: map[string]link.Link{}}
+		attached: links{pins(opt.Pins), map[string]link.Link{}}}
 	if opt.Pins != "" {
 		if err := makePins(opt.Pins); err != nil {
 			return nil, fmt.Errorf("create the directory of pins: %w", err)
@@ -89,7 +89,10 @@ func Load(opt Options) (*Datapath, error) {
 		p.balancer, err = openBalancer(p.maps)
 	}
 	if err == nil {
-		err = p.adopt()
+		err = p.attached.adopt()
+	}
+	if err == nil {
+		err = p.renew()
 	}
 	if err == nil {
 		err = p.adoptUplinks()
@@ -291,10 +294,7 @@ func closeAll(maps map[string]*ebpf.Map) {
 
 // Close releases all objects. Pinned ones stay.
 func (p *Datapath) Close() error {
-	var errs []error
-	for _, l := range p.attached {
-		errs = append(errs, l.Close())
-	}
+	errs := []error{p.attached.close()}
 	if p.growth != nil {
 		errs = append(errs, p.growth.Withdraw(p))
 	}
@@ -331,7 +331,9 @@ func (p *Datapath) Rest() error {
 }
 
 // Idle reports whether nothing is attached and the table is empty.
-func (p *Datapath) Idle() bool { return len(p.attached) == 0 && p.table.empty() && p.balancer.empty() }
+func (p *Datapath) Idle() bool {
+	return len(p.attached.byName) == 0 && p.table.empty() && p.balancer.empty()
+}
 
 // Map returns one of the data path's maps, for tests and statistics.
 func (p *Datapath) Map(name string) *ebpf.Map { return p.maps[name] }

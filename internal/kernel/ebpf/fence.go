@@ -36,10 +36,9 @@ const (
 //
 // Kernel: 5.8 (bpf_ktime_get_boot_ns).
 type Fence struct {
-	pins      string
 	deadlines *ebpf.Map
 	programs  map[string]*ebpf.Program
-	attached  map[string]link.Link
+	attached  links
 }
 
 // Boottime returns the time of CLOCK_BOOTTIME, in which deadlines are given.
@@ -52,25 +51,25 @@ func Boottime() time.Duration {
 // OpenFence opens the fence with the deadlines and links that an earlier process has pinned
 // in a directory of a bpffs, or a new one. If pins is empty, the fence ends with the
 // process.
-func OpenFence(pins string) (*Fence, error) {
+func OpenFence(dir string) (*Fence, error) {
 	spec, err := bpf.LoadFence()
 	if err != nil {
 		return nil, err
 	}
 	options := ebpf.CollectionOptions{}
-	if pins != "" {
-		if err := makePins(pins); err != nil {
+	if dir != "" {
+		if err := makePins(dir); err != nil {
 			return nil, fmt.Errorf("create the directory of pins: %w", err)
 		}
 		spec.Maps[bpf.FenceMapFlFence].Pinning = ebpf.PinByName
-		options.Maps.PinPath = filepath.Join(pins, "maps")
+		options.Maps.PinPath = filepath.Join(dir, "maps")
 	}
 	c, err := ebpf.NewCollectionWithOptions(spec, options)
 	if err != nil {
 		return nil, explain(err)
 	}
-	f := &Fence{pins: pins, deadlines: c.Maps[bpf.FenceMapFlFence], programs: c.Programs,
-		attached: map[string]link.Link{}}
+	f := &Fence{deadlines: c.Maps[bpf.FenceMapFlFence], programs: c.Programs,
+		attached: links{pins(dir), map[string]link.Link{}}}
 	if err := f.adopt(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -79,29 +78,19 @@ func OpenFence(pins string) (*Fence, error) {
 
 // adopt opens the pinned links, and unpins those whose interface is gone.
 func (f *Fence) adopt() error {
-	if f.pins == "" {
-		return nil
+	if err := f.attached.adopt(); err != nil {
+		return err
 	}
-	entries, err := os.ReadDir(filepath.Join(f.pins, "links"))
-	if err != nil {
-		return fmt.Errorf("read pins: %w", err)
-	}
-	for _, e := range entries {
-		l, err := link.LoadPinnedLink(f.pin(e.Name()), nil)
-		if err != nil {
-			return fmt.Errorf("open pinned eBPF link %s: %w", e.Name(), err)
+	for name, l := range f.attached.byName {
+		if living(l) {
+			continue
 		}
-		f.attached[e.Name()] = l
-		if !living(l) {
-			if err := f.detach(e.Name()); err != nil {
-				return err
-			}
+		if err := f.attached.detach(name); err != nil {
+			return err
 		}
 	}
 	return nil
 }
-
-func (f *Fence) pin(name string) string { return filepath.Join(f.pins, "links", name) }
 
 // Attach fences an interface with Ethernet headers. It replaces the programs of an earlier
 // process in one step.
@@ -111,16 +100,7 @@ func (f *Fence) Attach(ifindex int) error {
 
 func (f *Fence) attach(program string, ifindex int) error {
 	if !hasTCX() {
-		return f.attachFilter(program, ifindex)
-	}
-	name := pinName(program, ifindex)
-	if l, ok := f.attached[name]; ok {
-		if living(l) && l.Update(f.programs[program]) == nil {
-			return nil
-		}
-		if err := f.detach(name); err != nil {
-			return err
-		}
+		return attachFilter(fenceFilter(program, ifindex), f.programs[program])
 	}
 	// At the ingress the fence runs first, so that services at a virtual address are fenced, too.
 	// At the egress it runs last, after LocalRealEgress has given a reply its source.
@@ -128,32 +108,10 @@ func (f *Fence) attach(program string, ifindex int) error {
 	if program == FenceOut {
 		hook, anchor = ebpf.AttachTCXEgress, link.Tail()
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: f.programs[program], Attach: hook,
-		Anchor: anchor})
-	if err != nil {
-		return fmt.Errorf("attach eBPF program %s: %w", name, err)
-	}
-	f.attached[name] = l
-	if f.pins == "" {
-		return nil
-	}
-	if err := l.Pin(f.pin(name)); err != nil {
-		return errors.Join(fmt.Errorf("pin eBPF link %s: %w", name, err), f.detach(name))
-	}
-	return nil
-}
-
-// attachFilter attaches a program on kernels without tcx (Linux 6.6).
-func (f *Fence) attachFilter(program string, ifindex int) error {
-	if err := netlink.QdiscAdd(qdisc(ifindex)); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add clsact to interface %d: %w", ifindex, err)
-	}
-	filter := fenceFilter(program, ifindex)
-	filter.Fd = f.programs[program].FD()
-	if err := netlink.FilterReplace(filter); err != nil {
-		return fmt.Errorf("attach eBPF program %s to interface %d: %w", program, ifindex, err)
-	}
-	return nil
+	return f.attached.attach(pinName(program, ifindex), f.programs[program], func() (link.Link, error) {
+		return link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: f.programs[program], Attach: hook,
+			Anchor: anchor})
+	})
 }
 
 // fenceHook returns the hook of a program on kernels without tcx.
@@ -180,27 +138,12 @@ func (f *Fence) Detach(ifindex int) error {
 	var errs []error
 	for _, program := range []string{FenceIn, FenceOut} {
 		if hasTCX() {
-			errs = append(errs, f.detach(pinName(program, ifindex)))
+			errs = append(errs, f.attached.detach(pinName(program, ifindex)))
 		} else {
 			errs = append(errs, deleteFilter(fenceFilter(program, ifindex)))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (f *Fence) detach(name string) error {
-	l, ok := f.attached[name]
-	if !ok {
-		return nil
-	}
-	delete(f.attached, name)
-	var err error
-	if f.pins != "" {
-		if err = os.Remove(f.pin(name)); errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
-	}
-	return errors.Join(err, l.Close())
 }
 
 // Set fences an address: its packets pass before the deadline only. A deadline of 0 drops
@@ -259,24 +202,21 @@ func (f *Fence) Remove() error {
 			errs = append(errs, deleteFilter(fenceFilter(program, ifindex)))
 		}
 	}
-	for name := range f.attached {
-		errs = append(errs, f.detach(name))
+	for name := range f.attached.byName {
+		errs = append(errs, f.attached.detach(name))
 	}
 	errs = append(errs, f.Close())
-	if f.pins != "" {
-		errs = append(errs, os.RemoveAll(f.pins))
+	if dir := string(f.attached.pins); dir != "" {
+		errs = append(errs, os.RemoveAll(dir))
 	}
 	return errors.Join(errs...)
 }
 
 // Close closes the handles. What is pinned stays in force.
 func (f *Fence) Close() error {
-	errs := []error{f.deadlines.Close()}
+	errs := []error{f.deadlines.Close(), f.attached.close()}
 	for _, p := range f.programs {
 		errs = append(errs, p.Close())
-	}
-	for _, l := range f.attached {
-		errs = append(errs, l.Close())
 	}
 	return errors.Join(errs...)
 }

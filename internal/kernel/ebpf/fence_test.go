@@ -265,7 +265,7 @@ func TestFenceOutlivesProcess(t *testing.T) {
 	if !l.answers(t, a, true) {
 		t.Errorf("the host does not answer for %s after Remove", a)
 	}
-	if _, err := os.Stat(l.fence.pins); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Remove leaves the pins in %s: %v", l.fence.pins, err)
+	if _, err := os.Stat(string(l.fence.attached.pins)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Remove leaves the pins in %s: %v", string(l.fence.attached.pins), err)
 	}
 }

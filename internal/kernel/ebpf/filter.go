@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"fairlead/internal/kernel/nlutil"
@@ -61,14 +62,14 @@ func filter(program string, ifindex int) *netlink.BpfFilter {
 
 // attachFilter attaches the program with Fairlead's filter. It replaces an existing
 // filter in one step.
-func (p *Datapath) attachFilter(program string, ifindex int, prog *ebpf.Program) error {
-	if err := netlink.QdiscAdd(qdisc(ifindex)); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add clsact to interface %d: %w", ifindex, err)
+func attachFilter(f *netlink.BpfFilter, prog *ebpf.Program) error {
+	if err := netlink.QdiscAdd(qdisc(f.LinkIndex)); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("add clsact to interface %d: %w", f.LinkIndex, err)
 	}
-	f := filter(program, ifindex)
 	f.Fd = prog.FD()
 	if err := netlink.FilterReplace(f); err != nil {
-		return fmt.Errorf("attach eBPF program %s to interface %d: %w", program, ifindex, err)
+		return fmt.Errorf("attach eBPF program %s to interface %d: %w", strings.TrimPrefix(f.Name, filterName),
+			f.LinkIndex, err)
 	}
 	return nil
 }
@@ -86,7 +87,7 @@ func (p *Datapath) renewFilters() error {
 		for ifindex := range found {
 			prog, err := p.linkProgram(program, isBareAt(ifindex))
 			if err == nil {
-				err = p.attachFilter(program, ifindex, prog)
+				err = attachFilter(filter(program, ifindex), prog)
 			}
 			if err != nil {
 				return err

@@ -3,8 +3,6 @@ package ebpf
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"fairlead/internal/kernel/bpf"
@@ -75,9 +73,9 @@ func (p *Datapath) attachLink(program string, ifindex int, bare bool) error {
 		}
 	}
 	if !hasTCX() {
-		return p.attachFilter(program, ifindex, prog)
+		return attachFilter(filter(program, ifindex), prog)
 	}
-	return p.attach(pinName(program, ifindex), prog, func() (link.Link, error) {
+	return p.attached.attach(pinName(program, ifindex), prog, func() (link.Link, error) {
 		options := link.TCXOptions{Interface: ifindex, Program: prog, Attach: hookOf(program)}
 		if program == LocalRealEgress { // before the fence, which checks the source
 			options.Anchor = link.Head()
@@ -108,7 +106,7 @@ func (p *Datapath) DetachLink(program string, ifindex int) error {
 func (p *Datapath) detachLink(program string, ifindex int) error {
 	detach := p.detachFilter
 	if hasTCX() {
-		detach = func(program string, ifindex int) error { return p.detach(pinName(program, ifindex)) }
+		detach = func(program string, ifindex int) error { return p.attached.detach(pinName(program, ifindex)) }
 	}
 	return errors.Join(detach(program, ifindex), p.Sources().forget(program, ifindex))
 }
@@ -121,7 +119,7 @@ func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
 		return p.filtersOf(program)
 	}
 	found := map[int]bool{}
-	for name, l := range p.attached {
+	for name, l := range p.attached.byName {
 		var ifindex int
 		if _, err := fmt.Sscanf(name, program+"-%d", &ifindex); err != nil {
 			continue
@@ -134,69 +132,9 @@ func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
 		tcx := info.TCX()
 		if tcx != nil && tcx.Ifindex != 0 && (program == Sandbox || HasLink(ifindex)) {
 			found[ifindex] = true
-		} else if err := errors.Join(p.detach(name), p.Sources().forget(program, ifindex)); err != nil {
+		} else if err := errors.Join(p.attached.detach(name), p.Sources().forget(program, ifindex)); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
-}
-
-// attach creates a link under a name, or replaces the program of an existing one.
-func (p *Datapath) attach(name string, prog *ebpf.Program, make func() (link.Link, error)) error {
-	if l, ok := p.attached[name]; ok {
-		if living(l) && l.Update(prog) == nil {
-			return p.repin(name, l)
-		}
-		// Its interface or cgroup is gone, or another program has detached it.
-		if err := p.detach(name); err != nil {
-			return err
-		}
-	}
-	l, err := make()
-	if err != nil {
-		return fmt.Errorf("attach eBPF program %s: %w", name, err)
-	}
-	p.attached[name] = l
-	if p.opt.Pins == "" {
-		return nil
-	}
-	if err := l.Pin(p.pins().link(name)); err != nil {
-		return errors.Join(fmt.Errorf("pin eBPF link %s: %w", name, err), p.detach(name))
-	}
-	return nil
-}
-
-// detach deletes the link of that name. A missing link is no error.
-func (p *Datapath) detach(name string) error {
-	l, ok := p.attached[name]
-	if !ok {
-		return nil
-	}
-	delete(p.attached, name)
-	var err error
-	if p.opt.Pins != "" {
-		if err = os.Remove(p.pins().link(name)); errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
-	}
-	return errors.Join(err, l.Close())
-}
-
-// adopt opens the links that an earlier process pinned.
-func (p *Datapath) adopt() error {
-	if p.opt.Pins == "" {
-		return nil
-	}
-	entries, err := os.ReadDir(filepath.Join(p.opt.Pins, "links"))
-	if err != nil {
-		return fmt.Errorf("read pins: %w", err)
-	}
-	for _, e := range entries {
-		l, err := link.LoadPinnedLink(p.pins().link(e.Name()), nil)
-		if err != nil {
-			return fmt.Errorf("open pinned eBPF link %s: %w", e.Name(), err)
-		}
-		p.attached[e.Name()] = l
-	}
-	return p.renew()
 }

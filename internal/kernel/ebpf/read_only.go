@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,25 +18,25 @@ import (
 // flows, mappings and services.
 type ReadOnly struct {
 	maps  map[string]*ebpf.Map
-	pins  string
-	links map[string]link.Link
+	links links
 	// own says that Close closes the objects.
 	own bool
 }
 
 // OpenReadOnly opens the data path that a process has pinned in a directory. Returns nil
 // if there is none, or one of another version.
-func OpenReadOnly(pins string) (*ReadOnly, error) {
+func OpenReadOnly(at string) (*ReadOnly, error) {
+	dir := pins(at)
 	spec, err := loadSpec(ebpf.MustPossibleCPU())
 	if err != nil {
 		return nil, err
 	}
-	s := &ReadOnly{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, pins: pins, own: true}
+	s := &ReadOnly{maps: map[string]*ebpf.Map{}, links: links{dir, map[string]link.Link{}}, own: true}
 	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlYoungFlows, bpf.FairleadMapFlFlowsUdp,
 		bpf.FairleadMapFlPorts, bpf.FairleadMapFlMappings, bpf.FairleadMapFlTotals,
 		bpf.FairleadMapFlRings, bpf.FairleadMapFlFrontends, bpf.FairleadMapFlServices, bpf.FairleadMapFlReals,
 		bpf.FairleadMapFlLoads, bpf.FairleadMapFlRealTotals} {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", name), nil)
+		m, err := ebpf.LoadPinnedMap(dir.mapOf(name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, s.Close()
 		}
@@ -55,33 +54,15 @@ func OpenReadOnly(pins string) (*ReadOnly, error) {
 			return nil, s.Close()
 		}
 	}
-	if err := s.openLinks(); err != nil {
+	if err := s.links.adopt(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *ReadOnly) openLinks() error {
-	entries, err := os.ReadDir(filepath.Join(s.pins, "links"))
-	if err != nil {
-		return fmt.Errorf("read pins: %w", err)
-	}
-	for _, e := range entries {
-		l, err := link.LoadPinnedLink(filepath.Join(s.pins, "links", e.Name()), nil)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // it has just gone
-		}
-		if err != nil {
-			return fmt.Errorf("open pinned eBPF link %s: %w", e.Name(), err)
-		}
-		s.links[e.Name()] = l
-	}
-	return nil
-}
-
 // ReadOnly returns a view of this process's data path, valid until it is closed.
 func (p *Datapath) ReadOnly() *ReadOnly {
-	return &ReadOnly{maps: p.maps, pins: p.opt.Pins, links: p.attached}
+	return &ReadOnly{maps: p.maps, links: p.attached}
 }
 
 // Close releases what OpenReadOnly has opened.
@@ -89,10 +70,7 @@ func (s *ReadOnly) Close() error {
 	if !s.own {
 		return nil
 	}
-	var errs []error
-	for _, l := range s.links {
-		errs = append(errs, l.Close())
-	}
+	errs := []error{s.links.close()}
 	for _, m := range s.maps {
 		errs = append(errs, m.Close())
 	}
@@ -115,15 +93,15 @@ type Attachment struct {
 // kernels before 6.6, which are not links.
 func (s *ReadOnly) Attachments() ([]Attachment, error) {
 	var all []Attachment
-	for name, l := range s.links {
+	for name, l := range s.links.byName {
 		info, err := l.Info()
 		if err != nil {
 			return nil, fmt.Errorf("read eBPF link %s: %w", name, err)
 		}
 		program, _, _ := strings.Cut(name, "-")
 		a := Attachment{Program: program, ID: uint32(info.Program)}
-		if s.pins != "" {
-			a.Pin = filepath.Join(s.pins, "links", name)
+		if s.links.pins != "" {
+			a.Pin = s.links.pins.link(name)
 		}
 		if tcx := info.TCX(); tcx != nil {
 			if tcx.Ifindex == 0 {

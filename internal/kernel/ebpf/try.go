@@ -62,5 +62,5 @@ func try(wanted func(*ebpf.ProgramSpec) bool, balancing bool) (*Datapath, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Datapath{programs: c.Programs, maps: c.Maps, attached: map[string]link.Link{}}, nil
+	return &Datapath{programs: c.Programs, maps: c.Maps, attached: links{byName: map[string]link.Link{}}}, nil
 }

@@ -37,7 +37,7 @@ func (p *Datapath) AttachXDP(ifindex int, mac net.HardwareAddr) error {
 	if err := p.maps[bpf.FairleadMapFlXdpLinks].Put(uint32(ifindex), entry); err != nil {
 		return fmt.Errorf("set the fast path's MAC address of interface %d: %w", ifindex, err)
 	}
-	err = p.attach(pinName(XDP, ifindex), prog, func() (link.Link, error) {
+	err = p.attached.attach(pinName(XDP, ifindex), prog, func() (link.Link, error) {
 		return link.AttachXDP(link.XDPOptions{Program: prog, Interface: ifindex, Flags: link.XDPDriverMode})
 	})
 	switch {
@@ -54,7 +54,7 @@ func (p *Datapath) AttachXDP(ifindex int, mac net.HardwareAddr) error {
 
 // DetachXDP detaches the fast path from an interface.
 func (p *Datapath) DetachXDP(ifindex int) error {
-	return errors.Join(p.forgetXDPLink(ifindex), p.detach(pinName(XDP, ifindex)))
+	return errors.Join(p.forgetXDPLink(ifindex), p.attached.detach(pinName(XDP, ifindex)))
 }
 
 func (p *Datapath) forgetXDPLink(ifindex int) error {
@@ -69,7 +69,7 @@ func (p *Datapath) forgetXDPLink(ifindex int) error {
 // deletes the entries of interfaces that are gone.
 func (p *Datapath) XDPLinks() (map[int]net.HardwareAddr, error) {
 	found := map[int]net.HardwareAddr{}
-	for name, l := range p.attached {
+	for name, l := range p.attached.byName {
 		var ifindex int
 		if _, err := fmt.Sscanf(name, XDP+"-%d", &ifindex); err != nil {
 			continue
@@ -81,7 +81,7 @@ func (p *Datapath) XDPLinks() (map[int]net.HardwareAddr, error) {
 			if err := p.DetachXDP(ifindex); err != nil {
 				return nil, err
 			}
-		case err == nil && p.linkPinned(name):
+		case err == nil && p.attached.pinned(name):
 			found[ifindex] = net.HardwareAddr(entry.Mac[:])
 		case err != nil && !errors.Is(err, ebpf.ErrKeyNotExist):
 			return nil, fmt.Errorf("read the fast path's address of interface %d: %w", ifindex, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink/nl"
@@ -15,26 +16,32 @@ import (
 // bridge ports a thousand times.
 type dumpCache struct {
 	// hairpins is the mode of each port of the host's bridges, by the link's index.
-	hairpins map[int]bool
+	hairpins nlutil.Seen[host, map[int]bool]
 	// routes are Fairlead's routes, by the namespace's path.
-	routes map[string][]plan.Route
+	routes nlutil.Seen[string, []plan.Route]
 	// locals are the addresses of Fairlead's local routes.
-	locals map[netip.Addr]bool
+	locals nlutil.Seen[host, map[netip.Addr]bool]
 	// confs are the settings of links, by the namespace's path and the link's name.
-	confs map[string]map[string]LinkConf
+	confs nlutil.Seen[string, map[string]LinkConf]
+}
+
+// host is the key of what only the host's namespace has.
+type host struct{}
+
+func (c *dumpCache) forget() {
+	c.hairpins.Forget()
+	c.routes.Forget()
+	c.locals.Forget()
+	c.confs.Forget()
 }
 
 // hairpin reports whether the bridge port sends frames back out of the same port.
 func (h *Reader) hairpin(index int) (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.seen.hairpins == nil {
-		var err error
-		if h.seen.hairpins, err = h.readHairpins(); err != nil {
-			return false, fmt.Errorf("list bridge ports: %w", err)
-		}
+	modes, err := h.seen.hairpins.Of(host{}, h.readHairpins)
+	if err != nil {
+		return false, fmt.Errorf("list bridge ports: %w", err)
 	}
-	return h.seen.hairpins[index], nil
+	return modes[index], nil
 }
 
 // readHairpins reads the hairpin mode of the host's bridge ports.
@@ -59,21 +66,5 @@ func (h *Reader) readHairpins() (modes map[int]bool, err error) {
 
 // SeenRoutes returns Fairlead's routes in a namespace.
 func (h *Reader) SeenRoutes(netns string) ([]plan.Route, error) {
-	h.mu.Lock()
-	routes, ok := h.seen.routes[netns]
-	h.mu.Unlock()
-	if ok {
-		return routes, nil
-	}
-	routes, err := h.Routes(netns)
-	if err != nil {
-		return nil, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.seen.routes == nil {
-		h.seen.routes = map[string][]plan.Route{}
-	}
-	h.seen.routes[netns] = routes
-	return routes, nil
+	return h.seen.routes.Of(netns, func() ([]plan.Route, error) { return h.Routes(netns) })
 }

@@ -95,22 +95,10 @@ func (h *Reader) ReadIPv6(o plan.Object, mode plan.IPv6) (plan.IPv6, error) {
 // seenConfs returns the settings of all links in a namespace, by the link's name.
 // It caches them.
 func (h *Reader) seenConfs(netns string) (map[string]LinkConf, error) {
-	h.mu.Lock()
-	confs, ok := h.seen.confs[netns]
-	h.mu.Unlock()
-	if ok {
-		return confs, nil
-	}
-	confs, err := h.ReadConfs(netns)
+	confs, err := h.seen.confs.Of(netns, func() (map[string]LinkConf, error) { return h.ReadConfs(netns) })
 	if err != nil {
 		return nil, fmt.Errorf("list link settings: %w", err)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.seen.confs == nil {
-		h.seen.confs = map[string]map[string]LinkConf{}
-	}
-	h.seen.confs[netns] = confs
 	return confs, nil
 }
 
@@ -158,8 +146,4 @@ func (c LinkConf) take(family uint16, value []byte) {
 }
 
 // ForgetConfs clears the cached settings of links.
-func (h *Reader) ForgetConfs() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.seen.confs = nil
-}
+func (h *Reader) ForgetConfs() { h.seen.confs.Forget() }

@@ -14,17 +14,7 @@ import (
 // LocalRoutes returns the addresses of Fairlead's local routes on the host. It
 // caches them.
 func (h *Reader) LocalRoutes() (map[netip.Addr]bool, error) {
-	h.mu.Lock()
-	all := h.seen.locals
-	h.mu.Unlock()
-	if all != nil {
-		return all, nil
-	}
-	all, err := h.ListLocalRoutes()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.seen.locals = all
-	return all, err
+	return h.seen.locals.Of(host{}, h.ListLocalRoutes)
 }
 
 // ListLocalRoutes lists the addresses of Fairlead's local routes on the host.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
@@ -24,9 +23,7 @@ import (
 type Reader struct {
 	ns      *netns.Namespace
 	handles *handles.Cache
-
-	mu   sync.Mutex
-	seen dumpCache
+	seen    dumpCache
 }
 
 // New returns a Reader that uses the handles.
@@ -49,9 +46,7 @@ func (h *Reader) Copy() (*Reader, error) {
 // call it. Concurrent readers use a Copy.
 func (h *Reader) Release() {
 	h.handles.Release()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.seen = dumpCache{}
+	h.seen.forget()
 }
 
 // Netns returns the host's namespace.

@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/kernel/rtnl"
 )
@@ -61,8 +62,7 @@ type Handle struct {
 
 	// seenLinks are the indices of the links that a program is attached to, by the
 	// program's name, cached while one observation runs.
-	seenMu    sync.Mutex
-	seenLinks map[string]map[int]bool
+	seenLinks nlutil.Seen[string, map[int]bool]
 }
 
 // New returns a Handle. It loads programs when they are first needed. The
@@ -93,11 +93,7 @@ func (h *Handle) Rests() bool { return h.resting != nil }
 func (h *Handle) Options() *Options { return &h.opt }
 
 // Release clears the cached state.
-func (h *Handle) Release() {
-	h.seenMu.Lock()
-	defer h.seenMu.Unlock()
-	h.seenLinks = nil
-}
+func (h *Handle) Release() { h.seenLinks.Forget() }
 
 // Close closes the programs and maps, and leaves pinned ones in the kernel.
 func (h *Handle) Close() error {

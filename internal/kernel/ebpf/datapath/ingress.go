@@ -107,25 +107,12 @@ func ingressProgram(i plan.Ingress) string {
 
 // seenPrograms returns the indices of the links that a program is attached to in
 // working order.
-func (h *Handle) seenPrograms(p *ebpf.Datapath, program string) (found map[int]bool, err error) {
-	h.seenMu.Lock()
-	found, ok := h.seenLinks[program]
-	h.seenMu.Unlock()
-	if ok {
-		return found, nil
-	}
-	err = h.ns.Do(func() error {
-		found, err = p.Sound(program)
-		return err
+func (h *Handle) seenPrograms(p *ebpf.Datapath, program string) (map[int]bool, error) {
+	return h.seenLinks.Of(program, func() (found map[int]bool, err error) {
+		err = h.ns.Do(func() error {
+			found, err = p.Sound(program)
+			return err
+		})
+		return found, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	h.seenMu.Lock()
-	defer h.seenMu.Unlock()
-	if h.seenLinks == nil {
-		h.seenLinks = map[string]map[int]bool{}
-	}
-	h.seenLinks[program] = found
-	return found, nil
 }

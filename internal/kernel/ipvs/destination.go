@@ -30,14 +30,7 @@ type Destination struct {
 }
 
 // only writes the fields that identify the destination.
-func (d Destination) only() part {
-	return func(ae *netlink.AttributeEncoder) {
-		ae.Nested(attrDest, func(ae *netlink.AttributeEncoder) error {
-			d.write(ae)
-			return nil
-		})
-	}
-}
+func (d Destination) only() part { return nest(attrDest, d.write) }
 
 func (d Destination) write(ae *netlink.AttributeEncoder) {
 	ae.Uint16(destFamily, family(d.At.Addr()))
@@ -47,34 +40,22 @@ func (d Destination) write(ae *netlink.AttributeEncoder) {
 
 // full writes the whole destination, without its counters.
 func (d Destination) full() part {
-	return func(ae *netlink.AttributeEncoder) {
-		ae.Nested(attrDest, func(ae *netlink.AttributeEncoder) error {
-			d.write(ae)
-			ae.Uint32(destForward, d.Forward)
-			ae.Uint32(destWeight, d.Weight)
-			ae.Uint32(destUpper, d.Upper)
-			ae.Uint32(destLower, d.Lower)
-			ae.Uint8(destTunnelType, d.TunnelType)
-			ae.Bytes(destTunnelPort, binary.BigEndian.AppendUint16(nil, d.TunnelPort))
-			ae.Uint16(destTunnelFlags, d.TunnelFlags)
-			return nil
-		})
-	}
+	return nest(attrDest, func(ae *netlink.AttributeEncoder) {
+		d.write(ae)
+		ae.Uint32(destForward, d.Forward)
+		ae.Uint32(destWeight, d.Weight)
+		ae.Uint32(destUpper, d.Upper)
+		ae.Uint32(destLower, d.Lower)
+		ae.Uint8(destTunnelType, d.TunnelType)
+		ae.Bytes(destTunnelPort, binary.BigEndian.AppendUint16(nil, d.TunnelPort))
+		ae.Uint16(destTunnelFlags, d.TunnelFlags)
+	})
 }
 
 func decodeDestinations(messages []genetlink.Message, of ID) ([]Destination, error) {
-	var all []Destination
-	for _, m := range messages {
-		err := nested(m.Data, attrDest, func(ad *netlink.AttributeDecoder) error {
-			d, err := decodeDestination(ad, family(of.At.Addr()))
-			all = append(all, d)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return decodeAll(messages, attrDest, func(ad *netlink.AttributeDecoder) (Destination, error) {
+		return decodeDestination(ad, family(of.At.Addr()))
+	})
 }
 
 // decodeDestination decodes a destination. Its address has the family af, that of

@@ -50,15 +50,18 @@ func encode(parts ...part) ([]byte, error) {
 	return ae.Encode()
 }
 
-// only writes the fields that identify the service.
-func (id ID) only() part {
+// nest writes attributes inside an attribute of the kind.
+func nest(kind uint16, write part) part {
 	return func(ae *netlink.AttributeEncoder) {
-		ae.Nested(attrService, func(ae *netlink.AttributeEncoder) error {
-			id.write(ae)
+		ae.Nested(kind, func(ae *netlink.AttributeEncoder) error {
+			write(ae)
 			return nil
 		})
 	}
 }
+
+// only writes the fields that identify the service.
+func (id ID) only() part { return nest(attrService, id.write) }
 
 func (id ID) write(ae *netlink.AttributeEncoder) {
 	ae.Uint16(serviceFamily, family(id.At.Addr()))
@@ -73,21 +76,18 @@ func (id ID) write(ae *netlink.AttributeEncoder) {
 
 // full writes the whole service.
 func (s Service) full() part {
-	return func(ae *netlink.AttributeEncoder) {
-		ae.Nested(attrService, func(ae *netlink.AttributeEncoder) error {
-			s.write(ae)
-			ae.String(serviceScheduler, s.Scheduler)
-			// struct ip_vs_flags: the flags, and the mask of those to change.
-			flags := binary.NativeEndian.AppendUint32(nil, s.Flags)
-			ae.Bytes(serviceFlags, binary.NativeEndian.AppendUint32(flags, ^uint32(0)))
-			ae.Uint32(serviceTimeout, s.Timeout)
-			ae.Bytes(serviceNetmask, s.netmask())
-			if s.PE != "" {
-				ae.String(servicePE, s.PE)
-			}
-			return nil
-		})
-	}
+	return nest(attrService, func(ae *netlink.AttributeEncoder) {
+		s.write(ae)
+		ae.String(serviceScheduler, s.Scheduler)
+		// struct ip_vs_flags: the flags, and the mask of those to change.
+		flags := binary.NativeEndian.AppendUint32(nil, s.Flags)
+		ae.Bytes(serviceFlags, binary.NativeEndian.AppendUint32(flags, ^uint32(0)))
+		ae.Uint32(serviceTimeout, s.Timeout)
+		ae.Bytes(serviceNetmask, s.netmask())
+		if s.PE != "" {
+			ae.String(servicePE, s.PE)
+		}
+	})
 }
 
 // netmask returns an IPv4 netmask, or the length of an IPv6 prefix.
@@ -115,12 +115,14 @@ func address(a netip.Addr) []byte {
 
 var errShort = errors.New("read IPVS: the kernel's message is truncated")
 
-func decodeServices(messages []genetlink.Message) ([]Service, error) {
-	var all []Service
+// decodeAll decodes the attributes of the kind in all messages.
+func decodeAll[T any](messages []genetlink.Message, kind uint16,
+	decode func(*netlink.AttributeDecoder) (T, error)) ([]T, error) {
+	var all []T
 	for _, m := range messages {
-		err := nested(m.Data, attrService, func(ad *netlink.AttributeDecoder) error {
-			s, err := decodeService(ad)
-			all = append(all, s)
+		err := nested(m.Data, kind, func(ad *netlink.AttributeDecoder) error {
+			one, err := decode(ad)
+			all = append(all, one)
 			return err
 		})
 		if err != nil {
@@ -128,6 +130,10 @@ func decodeServices(messages []genetlink.Message) ([]Service, error) {
 		}
 	}
 	return all, nil
+}
+
+func decodeServices(messages []genetlink.Message) ([]Service, error) {
+	return decodeAll(messages, attrService, decodeService)
 }
 
 // nested calls fn inside each attribute of the kind.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"fairlead/internal/plan"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
@@ -79,6 +81,15 @@ func (b *batch) replaceTable(t *nftables.Table) {
 	b.addTable(t)
 }
 
+// makeTable creates a table with its sets and chains; it replaces an existing one.
+func (b *batch) makeTable(t *nftables.Table, sets []*nftables.Set, chains []chain) {
+	b.replaceTable(t)
+	for _, s := range sets {
+		b.addSet(s)
+	}
+	b.addChains(t, chains)
+}
+
 // dropTable deletes the table if it exists.
 func (b *batch) dropTable(t *nftables.Table) {
 	b.addTable(t)
@@ -134,13 +145,13 @@ func (b *batch) addRule(t *nftables.Table, chain string, exprs []expr.Any, comme
 
 // addChains adds all chains first and then their rules, which may jump to any of
 // them. The comment of every rule is the mark.
-func (b *batch) addChains(t *nftables.Table, mark string, chains []chain) {
+func (b *batch) addChains(t *nftables.Table, chains []chain) {
 	for _, ch := range chains {
 		b.addChain(t, ch)
 	}
 	for _, ch := range chains {
 		for _, exprs := range ch.rules {
-			b.addRule(t, ch.name, exprs, mark)
+			b.addRule(t, ch.name, exprs, plan.Mark)
 		}
 	}
 }

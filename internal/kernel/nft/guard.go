@@ -99,32 +99,18 @@ func tcpFlags(mask, flags byte) []expr.Any {
 
 // SetGuard creates or replaces the table in one transaction.
 func (h *Handle) SetGuard(g plan.Guard) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nft == nil {
-		return h.noNft
-	}
-	b := h.begin()
-	b.replaceTable(guardTable())
-	for _, s := range guardSets(g) {
-		b.addSet(s.Set)
-		b.addElements(s.Set, s.elements)
-	}
-	b.addChains(guardTable(), plan.Mark, guardRules())
-	return b.commit()
+	return h.change(func(b *batch) {
+		b.replaceTable(guardTable())
+		for _, s := range guardSets(g) {
+			b.addSet(s.Set)
+			b.addElements(s.Set, s.elements)
+		}
+		b.addChains(guardTable(), guardRules())
+	})
 }
 
 // DelGuard deletes the guard.
-func (h *Handle) DelGuard(plan.Guard) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nft == nil {
-		return nil
-	}
-	b := h.begin()
-	b.dropTable(guardTable())
-	return b.commit()
-}
+func (h *Handle) DelGuard(plan.Guard) error { return h.drop(guardTable()) }
 
 // ReadGuard returns g if its table exists and is complete. It returns an empty
 // Guard if the table exists but differs.

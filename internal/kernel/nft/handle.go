@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
 
+	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -78,6 +79,26 @@ func (h *Handle) Release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seenIPVSTable = nil
+}
+
+// change carries out a transaction. It returns the reason on a kernel without nftables.
+func (h *Handle) change(queue func(*batch)) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return h.noNft
+	}
+	b := h.begin()
+	queue(b)
+	return b.commit()
+}
+
+// drop deletes a table if it exists. A kernel without nftables has none.
+func (h *Handle) drop(t *nftables.Table) error {
+	if h.noNft != nil {
+		return nil
+	}
+	return h.change(func(b *batch) { b.dropTable(t) })
 }
 
 // Try asks for Fairlead's table, and returns an error if the kernel cannot answer.

@@ -102,25 +102,12 @@ func (h *Handle) SetIPVSTable(plan.IPVSTable) error {
 		return err
 	}
 	b := h.begin()
-	b.replaceTable(ipvsTable())
-	for _, s := range ipvsSets() {
-		b.addSet(s)
-	}
-	b.addChains(ipvsTable(), plan.Mark, ipvsChains())
+	b.makeTable(ipvsTable(), ipvsSets(), ipvsChains())
 	return b.commit()
 }
 
 // DelIPVSTable deletes the table for IPVS.
-func (h *Handle) DelIPVSTable(plan.IPVSTable) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nft == nil {
-		return nil
-	}
-	b := h.begin()
-	b.dropTable(ipvsTable())
-	return b.commit()
-}
+func (h *Handle) DelIPVSTable(plan.IPVSTable) error { return h.drop(ipvsTable()) }
 
 // SetIPVSMember adds an element. Adding an existing element is not an error.
 func (h *Handle) SetIPVSMember(m plan.IPVSMember) error {
@@ -133,16 +120,9 @@ func (h *Handle) DelIPVSMember(m plan.IPVSMember) error {
 }
 
 func (h *Handle) onIPVSSet(m plan.IPVSMember, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nft == nil {
-		return h.noNft
-	}
 	sets := ipvsSets()
 	i := slices.IndexFunc(sets, func(s *nftables.Set) bool { return s.Name == m.Name() })
-	b := h.begin()
-	do(b, sets[i], []nftables.SetElement{encodeIPVSMember(m)})
-	return b.commit()
+	return h.change(func(b *batch) { do(b, sets[i], []nftables.SetElement{encodeIPVSMember(m)}) })
 }
 
 func encodeIPVSMember(m plan.IPVSMember) nftables.SetElement {

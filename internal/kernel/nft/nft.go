@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -110,11 +111,7 @@ func (b *batch) queueElements(steps elementSteps) {
 		b.dropTable(standInOf(table()))
 		return
 	case steps.makeTable:
-		b.replaceTable(table())
-		for _, s := range tableSets() {
-			b.addSet(s)
-		}
-		b.addChains(table(), plan.Mark, tableChains())
+		b.makeTable(table(), tableSets(), tableChains())
 		steps.del = nil
 	}
 	for _, s := range tableSets() {
@@ -210,10 +207,5 @@ func ifname(name string) []byte {
 
 // prefixEnds returns the first and last address of a prefix.
 func prefixEnds(p netip.Prefix) (first, last []byte) {
-	first = p.Masked().Addr().AsSlice()
-	last = slices.Clone(first)
-	for bit := p.Bits(); bit < len(last)*8; bit++ {
-		last[bit/8] |= 0x80 >> (bit % 8)
-	}
-	return first, last
+	return p.Masked().Addr().AsSlice(), rules.LastOf(p)
 }

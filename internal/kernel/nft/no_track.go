@@ -46,28 +46,11 @@ func forHost(local netip.Addr) []expr.Any {
 
 // SetNoTrack creates the table in one transaction; it replaces a damaged one.
 func (h *Handle) SetNoTrack(u plan.NoTrack) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nft == nil {
-		return h.noNft
-	}
-	b := h.begin()
-	b.replaceTable(noTrackTable(u))
-	b.addChains(noTrackTable(u), plan.Mark, noTrackChains(u))
-	return b.commit()
+	return h.change(func(b *batch) { b.makeTable(noTrackTable(u), nil, noTrackChains(u)) })
 }
 
 // DelNoTrack deletes the no track.
-func (h *Handle) DelNoTrack(u plan.NoTrack) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nft == nil {
-		return nil
-	}
-	b := h.begin()
-	b.dropTable(noTrackTable(u))
-	return b.commit()
-}
+func (h *Handle) DelNoTrack(u plan.NoTrack) error { return h.drop(noTrackTable(u)) }
 
 // ReadNoTrack returns u if its table exists and is complete.
 func (h *Handle) ReadNoTrack(u plan.NoTrack) (plan.Object, error) {

@@ -2,11 +2,11 @@ package nft
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"net/netip"
 	"strings"
 
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -91,13 +91,6 @@ func decodeMapping(name string, addrLen int, e nftables.SetElement) plan.NFTMapp
 
 // decodePrefix returns the prefix whose first and last addresses are given.
 func decodePrefix(first, last []byte) netip.Prefix {
-	a, _ := netip.AddrFromSlice(first)
-	n := len(first) * 8
-	for i := range first {
-		if diff := first[i] ^ last[i]; diff != 0 {
-			n = i*8 + bits.LeadingZeros8(diff)
-			break
-		}
-	}
-	return netip.PrefixFrom(a, n)
+	p, _ := rules.Range{First: first, Last: last}.Prefix()
+	return p
 }

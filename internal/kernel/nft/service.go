@@ -58,7 +58,7 @@ func (h *Handle) queueServices(b *batch, s serviceOps) (left serviceOps, err err
 		b.dropTable(standInOf(serviceTable()))
 		return serviceOps{}, nil
 	case s.makeTable:
-		b.makeServiceTable()
+		b.makeTable(serviceTable(), sharedSets(), serviceChains())
 	}
 	present, err := h.damaged(s)
 	if err != nil {

@@ -1,8 +1,6 @@
 package nft
 
 import (
-	"fairlead/internal/plan"
-
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
@@ -13,15 +11,6 @@ const (
 	ctDstIP  = 20
 	ctDstIP6 = 22
 )
-
-// makeServiceTable creates the skeleton; it replaces an existing one.
-func (b *batch) makeServiceTable() {
-	b.replaceTable(serviceTable())
-	for _, s := range sharedSets() {
-		b.addSet(s)
-	}
-	b.addChains(serviceTable(), plan.Mark, serviceChains())
-}
 
 // dropNewTable deletes the table if this transaction has created it.
 func (h *Handle) dropNewTable(made bool) error {

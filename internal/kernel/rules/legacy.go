@@ -175,7 +175,7 @@ func (s *saved) condition(word string) bool {
 		if err != nil {
 			return false
 		}
-		s.add(map[string]Field{"-s": Source, "-d": Destination}[word], Range{p.Masked().Addr().AsSlice(), lastOf(p)})
+		s.add(map[string]Field{"-s": Source, "-d": Destination}[word], Range{p.Masked().Addr().AsSlice(), LastOf(p)})
 	case "-i", "-o":
 		s.add(map[string]Field{"-i": InLink, "-o": OutLink}[word], linkRange(s.next()))
 	case "--dport", "--dports", "--sport", "--sports":

@@ -142,11 +142,11 @@ func (r Range) Prefix() (netip.Prefix, bool) {
 		}
 	}
 	p := netip.PrefixFrom(first, n)
-	return p, p.Masked().Addr() == first && bytes.Equal(lastOf(p), r.Last)
+	return p, p.Masked().Addr() == first && bytes.Equal(LastOf(p), r.Last)
 }
 
-// lastOf returns the last address of a prefix.
-func lastOf(p netip.Prefix) []byte {
+// LastOf returns the last address of a prefix.
+func LastOf(p netip.Prefix) []byte {
 	last := p.Masked().Addr().AsSlice()
 	for i := p.Bits(); i < len(last)*8; i++ {
 		last[i/8] |= 0x80 >> (i % 8)

@@ -47,31 +47,11 @@ type FairleadAliasKey struct {
 	Class      uint32
 }
 
-type FairleadBound struct {
-	_         structs.HostLayout
-	Requested uint16
-	Assigned  uint16
-}
-
 type FairleadConn struct {
 	_          structs.HostLayout
 	To         FairleadFlowKey
 	Real       uint32
 	Generation uint32
-}
-
-type FairleadDialled struct {
-	_     structs.HostLayout
-	Next  uint32
-	Slots [4]struct {
-		_          structs.HostLayout
-		To         FairleadAddress
-		Host       FairleadAddress
-		ToPort     uint16
-		HostPort   uint16
-		Real       uint32
-		Generation uint32
-	}
 }
 
 type FairleadEndpoint struct {
@@ -103,21 +83,6 @@ type FairleadFlowKey struct {
 	EndpointPort uint16
 	ClientPort   uint16
 	Class        uint32
-}
-
-type FairleadFragmentKey struct {
-	_       structs.HostLayout
-	Src     FairleadAddress
-	Dst     FairleadAddress
-	Id      uint32
-	Class   uint32
-	Ifindex uint32
-}
-
-type FairleadFragmentPorts struct {
-	_   structs.HostLayout
-	Src uint16
-	Dst uint16
 }
 
 type FairleadFrontend struct {
@@ -240,27 +205,6 @@ type FairleadUplinkCheck struct {
 	Flags     uint32
 	Parent    uint32
 	Multipath uint32
-}
-
-type FairleadWork struct {
-	_     structs.HostLayout
-	Name  FairleadAliasKey
-	Leg   FairleadAliasKey
-	Key   FairleadFlowKey
-	Fresh FairleadFlow
-	Conn  FairleadConn
-	Tuple struct {
-		_          structs.HostLayout
-		Client     FairleadAddress
-		Host       FairleadAddress
-		ClientPort uint16
-		HostPort   uint16
-	}
-	Slot    uint32
-	Direct  uint32
-	Kept    uint32
-	NoReal  uint32
-	Spoofed uint32
 }
 
 type FairleadWorkload struct {

@@ -13,19 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type OverlayHop struct {
-	_       structs.HostLayout
-	Host    uint32
-	Local   uint32
-	Port    uint32
-	Ifindex uint32
-	Found   uint64
-	Mtu     uint32
-	Next    uint32
-	Macs    [12]uint8
-	_       [4]byte
-}
-
 type OverlayRange struct {
 	_       structs.HostLayout
 	Bits    uint32

@@ -7,27 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxBundle is the maximum size of one GSO message in bytes: it must fit into one IP
-// packet.
-const maxBundle = 65000
-
-// bundle returns the number of datagrams per message to the kernel.
-func (s Spec) bundle() int {
-	if !s.GSO {
-		return 1
-	}
-	return min(maxSegments, max(1, maxBundle/s.Size))
-}
-
-// shot returns the number of messages per system call: a whole batch, but at a low
+// shot returns the number of datagrams per system call: a whole batch, but at a low
 // rate no more than are due in a millisecond.
 func (s Spec) shot() int {
-	perMessage := float64(s.bundle())
 	if s.Rate == 0 {
 		return batchSize
 	}
-	messages := s.packetRate() / perMessage / float64(s.Streams) / 1000
-	return int(min(max(messages, 1), batchSize))
+	return int(min(max(s.packetRate()/float64(s.Streams)/1000, 1), batchSize))
 }
 
 // packetRate returns the offered load of all streams in datagrams per second.
@@ -40,14 +26,9 @@ func (s Spec) packetRate() float64 {
 
 // datagramSend sends batches until the run is quiet.
 func (j *job) datagramSend(t *thread, s *stream, i int) error {
-	per, shot := j.spec.bundle(), j.spec.shot()
-	if j.spec.GSO {
-		if err := setInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, j.spec.Size); err != nil {
-			return err
-		}
-	}
-	b := newBatch(shot, per*j.spec.Size, false)
-	p := j.newPace(t, j.spec.packetRate()/float64(per*shot), i%j.spec.Streams, j.spec.Streams, 0)
+	shot := j.spec.shot()
+	b := newBatch(shot, j.spec.Size)
+	p := j.newPace(t, j.spec.packetRate()/float64(shot), i%j.spec.Streams, j.spec.Streams, 0)
 	stamped := ^uint32(0)
 	for !j.quiet.Load() {
 		if p != nil {
@@ -70,9 +51,7 @@ func (j *job) datagramSend(t *thread, s *stream, i int) error {
 // stampAll marks every datagram of the batch with the sender's phase.
 func (j *job) stampAll(b *batch, phase uint32) {
 	for _, buf := range b.bufs {
-		for at := 0; at < len(buf); at += j.spec.Size {
-			stamp(buf[at:], j.token, phase)
-		}
+		stamp(buf, j.token, phase)
 	}
 }
 
@@ -87,12 +66,10 @@ func (j *job) shoot(t *thread, s *stream, b *batch, phase uint32) error {
 	default:
 		return failed("send to", s.peer, errno)
 	}
-	bytes := uint64(n * len(b.bufs[0]))
-	packets := bytes / uint64(j.spec.Size)
-	t.sentBytes.Add(bytes)
-	t.packetsSent.Add(packets)
+	t.sentBytes.Add(uint64(n * j.spec.Size))
+	t.packetsSent.Add(uint64(n))
 	if phase == phaseWindow {
-		t.markedSent += packets
+		t.markedSent += uint64(n)
 	}
 	return nil
 }
@@ -100,15 +77,8 @@ func (j *job) shoot(t *thread, s *stream, b *batch, phase uint32) error {
 // datagramReceive counts what arrives until the run is over and the socket
 // has been silent for a tick.
 func (j *job) datagramReceive(t *thread, s *stream) error {
-	size := j.spec.Size
-	if j.spec.GSO {
-		if err := setInt(s.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1); err != nil {
-			return err
-		}
-		size = 1 << 16
-	}
 	s.over, s.patience = &j.done, 0
-	b := newBatch(batchSize, max(size, helloSize), j.spec.GSO)
+	b := newBatch(batchSize, max(j.spec.Size, helloSize))
 	var w wait
 	for {
 		n, errno := b.receive(s.fd)
@@ -131,21 +101,19 @@ func (j *job) datagramReceive(t *thread, s *stream) error {
 func (j *job) count(t *thread, s *stream, b *batch, n int) {
 	var bytes, packets, marked uint64
 	for i := range n {
-		data, segment := b.message(i)
+		data := b.message(i)
 		if j.side == ServerSide && isHello(data) {
 			_, _ = s.write(data) // if this is lost too, the client repeats its hello
 			continue
 		}
-		for ; len(data) > 0; data = data[min(segment, len(data)):] {
-			phase, ok := readStamp(data, j.token)
-			if !ok {
-				continue
-			}
-			packets++
-			bytes += uint64(min(segment, len(data)))
-			if phase == phaseWindow {
-				marked++
-			}
+		phase, ok := readStamp(data, j.token)
+		if !ok {
+			continue
+		}
+		packets++
+		bytes += uint64(len(data))
+		if phase == phaseWindow {
+			marked++
 		}
 	}
 	t.receivedBytes.Add(bytes)

@@ -282,7 +282,6 @@ func TestInvalidSpecs(t *testing.T) {
 		"spinning bulk":      {Workload: load.TCPBulk, Mode: load.Spin},
 		"transactions down":  {Workload: load.TCPRR, Direction: load.Down},
 		"bulk reset":         {Workload: load.TCPBulk, Close: load.RST},
-		"segmented packets":  {Workload: load.UDPPPS, GSO: true},
 		"unmarkable packets": {Workload: load.UDPPPS, Size: 4},
 		"giant datagram":     {Workload: load.UDPBulk, Size: 70000},
 		"negative rate":      {Workload: load.TCPRR, Rate: -1},

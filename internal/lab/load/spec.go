@@ -90,9 +90,6 @@ type Spec struct {
 	Background int
 	// Close is for tcp-crr (default fin).
 	Close Close
-	// GSO passes several udp-bulk datagrams to the kernel in one message
-	// (UDP_SEGMENT, UDP_GRO).
-	GSO bool
 	// Count closes a tcp-crr window after this many connections instead of
 	// after Duration. It requires one stream.
 	Count int
@@ -197,8 +194,6 @@ func (s Spec) fits() error {
 		return fmt.Errorf("%s has no direction %q", s.Workload, s.Direction)
 	case s.Close != FIN && s.Workload != TCPCRR:
 		return fmt.Errorf("%s has no close %q", s.Workload, s.Close)
-	case s.GSO && s.Workload != UDPBulk:
-		return fmt.Errorf("%s has no GSO", s.Workload)
 	case s.Count > 0 && (s.Workload != TCPCRR || s.Streams != 1):
 		return fmt.Errorf("%s over %d streams has no count", s.Workload, s.Streams)
 	case s.Background > 0 && s.Workload != TCPRR:

@@ -3,7 +3,6 @@ package failover
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,10 +10,10 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"fairlead/internal/child"
+	"fairlead/internal/lab/result"
 )
 
 // Rate is how many requests a client sends per second.
@@ -120,7 +119,7 @@ func ask(target netip.AddrPort) Request {
 	by, err := Ask(target)
 	r := Request{Start: start.UnixNano(), Took: time.Since(start).Nanoseconds(), By: by}
 	if err != nil {
-		r.By, r.Err = "", reason(err)
+		r.By, r.Err = "", result.Reason(err)
 	}
 	return r
 }
@@ -145,24 +144,4 @@ func Ask(target netip.AddrPort) (string, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	return string(name), err
-}
-
-// reason returns the text of an error without port numbers, which differ between
-// requests.
-func reason(err error) string {
-	var op *net.OpError
-	var errno syscall.Errno
-	doing := "read"
-	if errors.As(err, &op) {
-		doing = op.Op
-	}
-	switch {
-	case op != nil && op.Timeout():
-		return doing + ": no answer"
-	case errors.As(err, &errno):
-		return doing + ": " + errno.Error()
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return doing + ": closed without an answer"
-	}
-	return err.Error()
 }

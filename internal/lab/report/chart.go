@@ -133,6 +133,38 @@ func (a axis) fineTicks() []float64 {
 	return all
 }
 
+// perWorkload draws one chart per workload of a client, of what its paths have. of reports whether a path has it.
+func perWorkload[T any](r *result.Report, client result.Client, of func(workload, path string) (T, bool),
+	draw func(workload string, all []T) chart) []chart {
+	var charts []chart
+	for _, w := range workloadsOf(r, client) {
+		var all []T
+		for _, p := range pathsOf(r, client) {
+			if one, ok := of(w, p); ok {
+				all = append(all, one)
+			}
+		}
+		if len(all) > 0 {
+			charts = append(charts, draw(w, all))
+		}
+	}
+	return charts
+}
+
+// fromZero draws the linear axis of a plot with rows, from 0 to most in the unit of the divisor. It returns the place
+// of a value on it.
+func (ch *chart) fromZero(most, divisor, bottom float64) func(float64) float64 {
+	x := func(v float64) float64 {
+		return forestLeft + (forestRight-forestLeft)*v/math.Max(most, math.SmallestNonzeroFloat64)
+	}
+	for i := range 5 {
+		v := most * float64(i) / 4
+		ch.line(x(v), forestTop, x(v), bottom, "grid")
+		ch.label(x(v), bottom+15, "middle", "tick", formatTick(v/divisor))
+	}
+	return x
+}
+
 // formatTick writes a value with at most three digits, or in full from 1000 on.
 func formatTick(v float64) string {
 	if a := math.Abs(v); a >= 1000 && a < 1e15 {

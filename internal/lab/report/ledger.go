@@ -37,19 +37,10 @@ type account struct {
 
 // ledgers draws the CPU time per consumer, for every workload of a client.
 func ledgers(r *result.Report, client result.Client) []chart {
-	var all []chart
-	for _, w := range workloadsOf(r, client) {
-		var accounts []account
-		for _, p := range pathsOf(r, client) {
-			if a := accountOf(r, client, w, p); a.runs > 0 {
-				accounts = append(accounts, a)
-			}
-		}
-		if len(accounts) > 0 {
-			all = append(all, ledgerChart(w, accounts))
-		}
-	}
-	return all
+	return perWorkload(r, client, func(workload, path string) (account, bool) {
+		a := accountOf(r, client, workload, path)
+		return a, a.runs > 0
+	}, ledgerChart)
 }
 
 // accountOf returns the mean over the valid runs of a path with Fairlead's
@@ -86,12 +77,7 @@ func ledgerChart(workload string, accounts []account) chart {
 	for _, a := range accounts {
 		most = max(most, a.busy)
 	}
-	x := func(cpus float64) float64 { return forestLeft + (forestRight-forestLeft)*cpus/most }
-	for i := range 5 {
-		v := most * float64(i) / 4
-		ch.line(x(v), forestTop, x(v), bottom, "grid")
-		ch.label(x(v), bottom+15, "middle", "tick", formatTick(v))
-	}
+	x := ch.fromZero(most, 1, bottom)
 	ch.Text = ch.Title + ", CPU time per consumer."
 	for i, a := range accounts {
 		ledgerRow(&ch, a, x, forestTop+rowHeight*float64(i))

@@ -28,19 +28,10 @@ type tail struct {
 
 // quantilePlots draws the latency of every workload that measures it.
 func quantilePlots(r *result.Report, client result.Client) []chart {
-	var all []chart
-	for _, w := range workloadsOf(r, client) {
-		var tails []tail
-		for _, p := range pathsOf(r, client) {
-			if t := tailOf(r, client, w, p); len(t.levels) > 1 {
-				tails = append(tails, t)
-			}
-		}
-		if len(tails) > 0 {
-			all = append(all, quantilePlot(w, tails))
-		}
-	}
-	return all
+	return perWorkload(r, client, func(workload, path string) (tail, bool) {
+		t := tailOf(r, client, workload, path)
+		return t, len(t.levels) > 1
+	}, quantilePlot)
 }
 
 // tailOf combines the rounds of one path. It omits the maximum, and percentiles

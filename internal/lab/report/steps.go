@@ -1,8 +1,6 @@
 package report
 
 import (
-	"math"
-
 	"fairlead/internal/lab/result"
 )
 
@@ -167,14 +165,7 @@ func cascade(r *result.Report, c stepColumn) chart {
 	for _, s := range r.Steps {
 		most = max(most, c.at(s).Value, c.at(s).Value-c.at(s).Added)
 	}
-	x := func(v float64) float64 {
-		return forestLeft + (forestRight-forestLeft)*v/math.Max(most, math.SmallestNonzeroFloat64)
-	}
-	for i := range 5 {
-		v := most * float64(i) / 4
-		ch.line(x(v), forestTop, x(v), bottom, "grid")
-		ch.label(x(v), bottom+15, "middle", "tick", formatTick(v/c.scale.divisor))
-	}
+	x := ch.fromZero(most, c.scale.divisor, bottom)
 	ch.Text = ch.Title + ", step by step."
 	for i, s := range r.Steps {
 		c.bar(&ch, s, x, forestTop+rowHeight*float64(i))

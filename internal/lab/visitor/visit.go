@@ -2,12 +2,10 @@ package visitor
 
 import (
 	"errors"
-	"io"
-	"net"
 	"sync"
-	"syscall"
 	"time"
 
+	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/website"
 )
 
@@ -51,7 +49,7 @@ func (r *record) over(bytes int, err error) {
 	}
 	r.Failed++
 	if r.Err == "" {
-		r.Err = reason(err)
+		r.Err = result.Reason(err)
 	}
 }
 
@@ -179,24 +177,4 @@ func (t *tourist) browse2(r *record, page website.Page) {
 		all.Go(func() { r.fetch(f, path) })
 	}
 	all.Wait()
-}
-
-// reason returns the text of an error without addresses, which differ between
-// visits.
-func reason(err error) string {
-	var op *net.OpError
-	var errno syscall.Errno
-	doing := "read"
-	if errors.As(err, &op) {
-		doing = op.Op
-	}
-	switch {
-	case op != nil && op.Timeout():
-		return doing + ": no answer"
-	case errors.As(err, &errno):
-		return doing + ": " + errno.Error()
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return doing + ": closed without an answer"
-	}
-	return err.Error()
 }

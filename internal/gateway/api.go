@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 
 	"fairlead/internal/gateway/shown"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/view"
 	"fairlead/internal/model/gateway"
 )
@@ -24,12 +26,9 @@ func (g *Gateway) rawData() RawData {
 	now := g.current.Load()
 	from := view.Source{Static: &g.static, Config: now.config, Down: g.downServers, TCPDown: g.downTCPServers,
 		Failures: g.lastFailures, Certificates: now.shownCertificates()}
-	for _, s := range now.statuses {
-		from.Objects = append(from.Objects, view.Object{Kind: s.Kind, Name: s.Name, Status: string(s.State),
-			Reasons: s.Reasons})
-	}
+	from.Objects = slices.Clone(now.statuses)
 	for _, name := range SortedKeys(g.kept.internal) { // the first build has made them
-		from.Objects = append(from.Objects, view.Object{Kind: "service", Name: name, Status: string(Enabled)})
+		from.Objects = append(from.Objects, status.Status{Kind: "service", Name: name, State: status.Enabled})
 	}
 	return view.Of(from)
 }

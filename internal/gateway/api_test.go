@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -160,8 +161,8 @@ func TestRawDataStaysTheSame(t *testing.T) {
 func TestAPISources(t *testing.T) {
 	w := apiWorld(t)
 	w.gateway.Apply(&model.Config{HTTP: model.HTTP{Routers: map[string]*model.Router{
-		"api@file": {Rule: "PathPrefix(`/api`)", Service: "api@internal"}}}}, []gateway.Status{
-		{Kind: "source", Name: "/etc/a@b.yml", State: gateway.Disabled, Reasons: []string{"parse YAML: why"}}})
+		"api@file": {Rule: "PathPrefix(`/api`)", Service: "api@internal"}}}}, []status.Status{
+		{Kind: "source", Name: "/etc/a@b.yml", State: status.Disabled, Reasons: []string{"parse YAML: why"}}})
 	_, got := w.get("http://x.test/api/rawdata")
 	var raw gateway.RawData
 	if err := json.Unmarshal([]byte(got), &raw); err != nil {

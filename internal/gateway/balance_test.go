@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -186,7 +186,7 @@ func TestChangesUnderLoad(t *testing.T) {
 		now := *s.LoadBalancer
 		now.Servers = now.Servers[i%3 : i%3+1]
 		statuses := w.apply(routers, map[string]*model.Service{"s@file": {LoadBalancer: &now}})
-		if statuses[0].State != gateway.Enabled {
+		if statuses[0].State != status.Enabled {
 			t.Fatal(statuses)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
@@ -25,7 +26,7 @@ import (
 type snapshot struct {
 	entries  map[string]*entryRoutes
 	tls      *tlsNames
-	statuses []Status
+	statuses []status.Status
 	config   *gateway.Config
 	// streams are the TCP routers by entry point.
 	streams map[string]*stream.Routes
@@ -50,10 +51,10 @@ func (e *entryRoutes) of(secure bool) *route.Table {
 type builder struct {
 	*Gateway
 	config *gateway.Config
-	status *statuses
+	status *status.Table
 	// changed are the objects that are built again, or that are gone.
-	changed map[object]bool
-	known   []Status
+	changed map[status.Object]bool
+	known   []status.Status
 	// rules are those that this build has parsed.
 	rules map[string]*rule.Rule
 	// old are the routers before the change, dropped the services.
@@ -74,7 +75,7 @@ type builder struct {
 
 // parts are what a router or a service consists of.
 type parts struct {
-	needs []object
+	needs []status.Object
 	// had and conditions are the conditions of a service's servers before and after the change.
 	had, conditions map[*server]*condition.Condition
 	check           *checkOf
@@ -89,16 +90,16 @@ type parts struct {
 
 // build makes a snapshot of the configuration. Faulty objects are left out; their
 // status says why.
-func (g *Gateway) build(config *gateway.Config, known []Status) (*snapshot, *builder) {
+func (g *Gateway) build(config *gateway.Config, known []status.Status) (*snapshot, *builder) {
 	known = slices.Concat(known, certificateProblems(config))
 	changed := g.kept.changes(config, known)
 	b := &builder{Gateway: g, config: config, status: &g.kept.statuses, changed: changed, known: known,
 		old: map[string]*builtRouter{}, dropped: map[string]*builtService{}, building: map[string]bool{},
 		now: new(parts), tables: tableChanges{}, rules: map[string]*rule.Rule{}}
-	others := b.status.begin(changed)
+	others := b.status.Begin(changed)
 	for _, s := range known {
-		if !lasts(s.Kind) || changed[object{s.Kind, s.Name}] {
-			b.status.add(s)
+		if !status.Lasts(s.Kind) || changed[status.Object{Kind: s.Kind, Name: s.Name}] {
+			b.status.Add(s)
 		}
 	}
 	if g.kept.internal == nil {
@@ -122,17 +123,17 @@ func (g *Gateway) build(config *gateway.Config, known []Status) (*snapshot, *bui
 // drop removes the changed services and routers.
 func (b *builder) drop() {
 	for o := range b.changed {
-		switch o.kind {
+		switch o.Kind {
 		case "service":
-			if s := b.kept.services[o.name]; s != nil {
-				b.dropped[o.name] = s
-				delete(b.kept.services, o.name)
+			if s := b.kept.services[o.Name]; s != nil {
+				b.dropped[o.Name] = s
+				delete(b.kept.services, o.Name)
 			}
 		case "router":
-			if r := b.kept.routers[o.name]; r != nil {
-				b.old[o.name] = r
+			if r := b.kept.routers[o.Name]; r != nil {
+				b.old[o.Name] = r
 				b.tables.remove(r.placed)
-				delete(b.kept.routers, o.name)
+				delete(b.kept.routers, o.Name)
 			}
 		}
 	}
@@ -149,16 +150,16 @@ func formerly[T any](b *builder, kind, name string, replaced map[string]*T) *T {
 // addChanged builds the changed objects that are in the configuration.
 func (b *builder) addChanged() {
 	for _, name := range slices.Sorted(maps.Keys(b.config.HTTP.ServersTransports)) {
-		b.status.of("transport", name)
+		b.status.Of("transport", name)
 	}
 	for _, name := range namesOfKind(b.changed, "service") {
 		b.service(name)
 	}
 	for _, name := range namesOfKind(b.changed, "middleware") {
 		if value := b.config.HTTP.Middlewares[name]; value != nil {
-			b.status.of("middleware", name)
+			b.status.Of("middleware", name)
 			for _, note := range middleware.Unused(value) {
-				b.status.warn("middleware", name, note)
+				b.status.Warn("middleware", name, note)
 			}
 		}
 	}
@@ -170,7 +171,7 @@ func (b *builder) addChanged() {
 }
 
 func (b *builder) finish() *snapshot {
-	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.sorted(), config: b.config,
+	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.Sorted(), config: b.config,
 		streams: b.streams, datagrams: b.datagrams}
 	for _, e := range b.static.EntryPoints {
 		before := &entryRoutes{}
@@ -185,8 +186,7 @@ func (b *builder) finish() *snapshot {
 
 // addRouter adds a router to its entry points.
 func (b *builder) addRouter(name string, value *gateway.Router) {
-	status := b.status.of("router", name)
-	if status.State == Disabled {
+	if b.status.Disabled("router", name) {
 		return
 	}
 	outer := b.now
@@ -200,7 +200,7 @@ func (b *builder) addRouter(name string, value *gateway.Router) {
 		// The tables have no router yet, and what the services on the way had is theirs.
 		b.now = router
 		b.now.placed, b.now.tls = nil, nil
-		b.status.disable("router", name, err.Error())
+		b.status.Disable("router", name, err.Error())
 	}
 	if len(b.now.placed) == 0 {
 		b.now.states = b.now.last // it may be usable again with the next change
@@ -215,19 +215,19 @@ func (b *builder) addRouter(name string, value *gateway.Router) {
 func (b *builder) addParsed(name string, value *gateway.Router) *rule.Rule {
 	parsed, err := b.parse(name, value)
 	if err != nil {
-		b.status.disable("router", name, err.Error())
+		b.status.Disable("router", name, err.Error())
 		return nil
 	}
 	for _, w := range parsed.Warnings() {
-		b.status.warn("router", name, w)
+		b.status.Warn("router", name, w)
 	}
 	if o := value.Observability; o != nil && (o.Tracing != nil && *o.Tracing || o.TraceVerbosity != "") {
-		b.status.warn("router", name, "observability.tracing has no effect: the gateway passes the trace context of "+
+		b.status.Warn("router", name, "observability.tracing has no effect: the gateway passes the trace context of "+
 			"requests on, and records no spans")
 	}
 	service := b.service(value.Service)
 	if service == nil {
-		b.status.disable("router", name, b.serviceProblem(value.Service))
+		b.status.Disable("router", name, b.serviceProblem(value.Service))
 		return parsed
 	}
 	if !b.allows(name) {
@@ -246,9 +246,9 @@ func (b *builder) addParsed(name string, value *gateway.Router) *rule.Rule {
 // reportMissing reports why the router on the way is missing at entry points. As in Traefik, one that is in
 // use at another entry point is doubtful only.
 func (b *builder) reportMissing(name string, reasons []string) {
-	report := b.status.warn
+	report := b.status.Warn
 	if len(b.now.placed) == 0 {
-		report = b.status.disable
+		report = b.status.Disable
 	}
 	for _, reason := range reasons {
 		report("router", name, reason)
@@ -282,7 +282,7 @@ func (b *builder) serviceProblem(name string) string {
 	if name == "" {
 		return "it names no service, and there is not exactly one that it could mean"
 	}
-	return stream.Unusable(objects{b.status}, "service", name, b.config.HTTP.Services)
+	return status.Unusable(b.status, "service", name, b.config.HTTP.Services)
 }
 
 // addAt adds the router to one entry point.
@@ -331,7 +331,7 @@ func (b *builder) chained(entry string, names []string, handler http.Handler) (h
 func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handler, error) {
 	b.need("middleware", name)
 	value := b.config.HTTP.Middlewares[name]
-	if value == nil || b.status.of("middleware", name).State == Disabled {
+	if value == nil || b.status.Disabled("middleware", name) {
 		return nil, b.noMiddleware(name)
 	}
 	deps := middleware.Deps{
@@ -356,7 +356,7 @@ func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handle
 		err = failed
 	}
 	if err != nil {
-		b.status.disable("middleware", name, err.Error())
+		b.status.Disable("middleware", name, err.Error())
 		return nil, b.noMiddleware(name)
 	}
 	return wrap, nil
@@ -364,12 +364,12 @@ func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handle
 
 // noMiddleware says why a middleware cannot be used.
 func (b *builder) noMiddleware(name string) error {
-	return errors.New(stream.Unusable(objects{b.status}, "middleware", name, b.config.HTTP.Middlewares))
+	return errors.New(status.Unusable(b.status, "middleware", name, b.config.HTTP.Middlewares))
 }
 
 // need records that the object on the way is built again if the other one changes.
 func (b *builder) need(kind, name string) {
-	b.now.needs = append(b.now.needs, object{kind, name})
+	b.now.needs = append(b.now.needs, status.Object{Kind: kind, Name: name})
 	b.progress.Add(1)
 }
 
@@ -387,14 +387,14 @@ func (b *builder) addRedirections() {
 			Scheme: cmp.Or(e.Redirect.Scheme, "https"), Port: b.portOf(e.Redirect.To), Permanent: e.Redirect.Permanent,
 		}}, middleware.Deps{})
 		if err != nil {
-			b.status.disable("router", name, err.Error())
+			b.status.Disable("router", name, err.Error())
 			continue
 		}
 		parsed, err := rule.Parse("HostRegexp(`^.+$`)", "v3")
 		if err != nil {
 			panic(err) // the rule is constant
 		}
-		b.status.of("router", name)
+		b.status.Of("router", name)
 		r := &route.Router{Name: name, Service: "noop@internal", Rule: parsed,
 			Priority: cmp.Or(e.Redirect.Priority, redirectPriority), Handler: wrap(b.kept.internal["noop@internal"])}
 		b.observe(e.Name, r)

@@ -12,7 +12,7 @@ import (
 
 	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/healthcheck"
-	"fairlead/internal/gateway/stream"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -41,11 +41,11 @@ func (b *builder) service(name string) http.Handler {
 	if value == nil {
 		return nil
 	}
-	if b.status.of("service", name).State == Disabled {
+	if b.status.Disabled("service", name) {
 		return nil
 	}
 	if b.building[name] {
-		b.status.disable("service", name, "it contains itself")
+		b.status.Disable("service", name, "it contains itself")
 		return nil
 	}
 	b.building[name] = true
@@ -56,7 +56,7 @@ func (b *builder) service(name string) http.Handler {
 	}
 	h, err := b.chainedService(name, value)
 	if err != nil {
-		b.status.disable("service", name, err.Error())
+		b.status.Disable("service", name, err.Error())
 		h, b.now.states = nil, b.now.last
 	}
 	b.kept.services[name] = &builtService{handler: h, needs: b.now.needs, conditions: b.now.conditions,
@@ -195,7 +195,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 	if value.HealthCheck != nil {
 		check, notes := value.HealthCheck.Bounded()
 		for _, note := range notes {
-			b.status.warn("service", name, note)
+			b.status.Warn("service", name, note)
 		}
 		b.now.check = &checkOf{check, servers, transport}
 	} else {
@@ -212,10 +212,10 @@ func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
 		return &b.static.Transport, nil
 	}
 	b.need("transport", name)
-	if t := b.config.HTTP.ServersTransports[name]; t != nil && b.status.of("transport", name).State != Disabled {
+	if t := b.config.HTTP.ServersTransports[name]; t != nil && !b.status.Disabled("transport", name) {
 		return t, nil
 	}
-	return nil, errors.New(stream.Unusable(objects{b.status}, "transport", name, b.config.HTTP.ServersTransports))
+	return nil, errors.New(status.Unusable(b.status, "transport", name, b.config.HTTP.ServersTransports))
 }
 
 // server returns the server of the URL via the transport, with its condition in the service: the

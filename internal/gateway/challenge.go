@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
@@ -34,7 +35,7 @@ func (b *builder) addChallenges() {
 	for name, value := range b.config.ACME.Challenges {
 		pair, err := tlsconfig.KeyPair(value)
 		if err != nil {
-			b.status.disable("certificate", name, "challenge: "+err.Error())
+			b.status.Disable("certificate", name, "challenge: "+err.Error())
 			continue
 		}
 		b.tls.challenges[name] = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
@@ -47,7 +48,7 @@ func (b *builder) addToken(token, answer string) {
 	const router = "acme-http@internal"
 	parsed, err := rule.Parse("Path(`/.well-known/acme-challenge/"+token+"`)", "v3")
 	if err != nil {
-		b.status.disable("certificate", "challenge", err.Error())
+		b.status.Disable("certificate", "challenge", err.Error())
 		return
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -73,14 +74,14 @@ func (n *tlsNames) challenge(hello *tls.ClientHelloInfo) *tls.Config {
 }
 
 // certificateProblems returns what routers' certificates lack, for the states of the routers.
-func certificateProblems(config *gateway.Config) (known []Status) {
+func certificateProblems(config *gateway.Config) (known []status.Status) {
 	for _, c := range config.ACME.Certificates {
 		if c.Reason == "" || c.State == gateway.CertificateMissing || c.State == gateway.CertificateObtaining {
 			continue // clients may be content with the default certificate, or get one in a moment
 		}
 		reason := "certificate for " + strings.Join(c.Names, ", ") + ": " + c.Reason
 		add := func(kind, name string) {
-			known = append(known, Status{Kind: kind, Name: name, State: Warning, Reasons: []string{reason}})
+			known = append(known, status.Status{Kind: kind, Name: name, State: status.Warning, Reasons: []string{reason}})
 		}
 		for _, name := range c.Routers {
 			if config.HTTP.Routers[name] != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -26,10 +27,10 @@ func TestChangesEqualAFreshStart(t *testing.T) {
 		Middlewares: map[string]*model.Middleware{}, ServersTransports: map[string]*model.ServersTransport{}}
 	for step := range 400 {
 		config = mutate(r, config)
-		var known []gateway.Status
+		var known []status.Status
 		for i := range r.IntN(3) {
-			known = append(known, gateway.Status{Kind: "router", Name: fmt.Sprintf("r%d@file", i),
-				State: gateway.Disabled, Reasons: []string{"faulty"}})
+			known = append(known, status.Status{Kind: "router", Name: fmt.Sprintf("r%d@file", i),
+				State: status.Disabled, Reasons: []string{"faulty"}})
 		}
 		fresh := newGateway(t, static)
 		got := changed.Apply(&model.Config{HTTP: config}, known)
@@ -63,7 +64,7 @@ func newGateway(t *testing.T, static model.Static) *gateway.Gateway {
 
 // states returns what became of each object, without the reasons: their order depends on
 // what is built first.
-func states(all []gateway.Status) string {
+func states(all []status.Status) string {
 	text := ""
 	for _, s := range all {
 		text += fmt.Sprintln(s.Kind, s.Name, s.State)

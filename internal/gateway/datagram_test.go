@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/test/place"
 )
@@ -48,7 +48,7 @@ func udpWorld(t *testing.T, address string) (*world, string) {
 	return w, port
 }
 
-func (w *world) applyUDP(router *model.UDPRouter, addresses ...string) []gateway.Status {
+func (w *world) applyUDP(router *model.UDPRouter, addresses ...string) []status.Status {
 	lb := &model.UDPLoadBalancer{}
 	for _, a := range addresses {
 		lb.Servers = append(lb.Servers, model.UDPServer{Address: a})

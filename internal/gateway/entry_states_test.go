@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -35,12 +36,12 @@ func TestRoutersWithoutSomeEntryPoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]gateway.State{"h1@file": gateway.Warning, "h2@file": gateway.Disabled,
-		"h3@file": gateway.Warning, "h4@file": gateway.Disabled, "t1@file": gateway.Warning,
-		"t2@file": gateway.Disabled, "u1@file": gateway.Enabled, "u2@file": gateway.Warning,
-		"u3@file": gateway.Disabled}
+	want := map[string]status.State{"h1@file": status.Warning, "h2@file": status.Disabled,
+		"h3@file": status.Warning, "h4@file": status.Disabled, "t1@file": status.Warning,
+		"t2@file": status.Disabled, "u1@file": status.Enabled, "u2@file": status.Warning,
+		"u3@file": status.Disabled}
 	for _, s := range g.Status() {
-		if state, ok := want[s.Name]; ok && (s.State != state || len(s.Reasons) == 0 != (state == gateway.Enabled)) {
+		if state, ok := want[s.Name]; ok && (s.State != state || len(s.Reasons) == 0 != (state == status.Enabled)) {
 			t.Errorf("%s is %s: %v, want %s", s.Name, s.State, s.Reasons, state)
 		}
 		delete(want, s.Name)

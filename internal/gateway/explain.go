@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/shown"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/target"
 	"fairlead/internal/model/gateway"
 )
@@ -125,9 +126,9 @@ func (s *snapshot) answer(e gateway.EntryPoint, r *http.Request, found *route.Ro
 
 // doubts returns what is doubtful about an object that is in use.
 func (s *snapshot) doubts(kind, name string) []string {
-	for _, status := range s.statuses {
-		if status.Kind == kind && status.Name == name && status.State == Warning {
-			return status.Reasons
+	for _, at := range s.statuses {
+		if at.Kind == kind && at.Name == name && at.State == status.Warning {
+			return at.Reasons
 		}
 	}
 	return nil
@@ -136,9 +137,9 @@ func (s *snapshot) doubts(kind, name string) []string {
 // lostSources returns why the files and containers that have no objects have none: one of them may have
 // the router of a request.
 func (s *snapshot) lostSources() (all []string) {
-	for _, status := range s.statuses {
-		if status.Kind == "source" && status.State == Disabled {
-			all = append(all, status.Name+": "+strings.Join(status.Reasons, "; "))
+	for _, at := range s.statuses {
+		if at.Kind == "source" && at.State == status.Disabled {
+			all = append(all, at.Name+": "+strings.Join(at.Reasons, "; "))
 		}
 	}
 	return all

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
 )
 
@@ -101,12 +102,12 @@ func candidateOf(router *route.Router, elsewhere string, here bool, r *rule.Requ
 // disabled returns the routers that would match if they could be used, and those with the request's host
 // in a rule that cannot be parsed.
 func (s *snapshot) disabled(r *rule.Request) (all []Nearest) {
-	for _, status := range s.statuses {
-		if status.Kind != "router" || status.State != Disabled {
+	for _, at := range s.statuses {
+		if at.Kind != "router" || at.State != status.Disabled {
 			continue
 		}
-		text, syntax := status.Rule, ""
-		if v := s.config.HTTP.Routers[status.Name]; v != nil {
+		text, syntax := at.Rule, ""
+		if v := s.config.HTTP.Routers[at.Name]; v != nil {
 			text, syntax = v.Rule, v.RuleSyntax
 		}
 		if text == "" {
@@ -114,8 +115,8 @@ func (s *snapshot) disabled(r *rule.Request) (all []Nearest) {
 		}
 		parsed, err := rule.Parse(text, syntax)
 		if err == nil && parsed.Match(r) || err != nil && strings.Contains(strings.ToLower(text), r.Host) {
-			why := "it is disabled: " + strings.Join(status.Reasons, "; ")
-			all = append(all, Nearest{Router: status.Name, Why: []string{why}})
+			why := "it is disabled: " + strings.Join(at.Reasons, "; ")
+			all = append(all, Nearest{Router: at.Name, Why: []string{why}})
 		}
 	}
 	return all

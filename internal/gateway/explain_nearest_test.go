@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
 // crowded is a configuration with faulty routers among many others: of shop.test a broken rule, one that is
 // on another entry point, one with a disabled middleware, and one for another path.
-func crowded() (model.Static, *model.Config, []gateway.Status) {
+func crowded() (model.Static, *model.Config, []status.Status) {
 	static := model.Static{Default: []string{"web"}, EntryPoints: []model.EntryPoint{
 		{Name: "web", Address: ":8080"}, {Name: "admin", Address: ":9000"}, {Name: "second", Address: ":8081"}}}
 	routers := map[string]*model.Router{
@@ -31,10 +32,10 @@ func crowded() (model.Static, *model.Config, []gateway.Status) {
 	return static, &model.Config{HTTP: model.HTTP{Routers: routers,
 			Middlewares: map[string]*model.Middleware{"limits@file": {AddPrefix: &model.AddPrefix{Prefix: "/x"}}},
 			Services:    map[string]*model.Service{"shop@file": serviceOf("http://192.0.2.1")}}},
-		[]gateway.Status{
-			{Kind: "middleware", Name: "limit@file", State: gateway.Disabled,
+		[]status.Status{
+			{Kind: "middleware", Name: "limit@file", State: status.Disabled,
 				Reasons: []string{"its average is no number"}},
-			{Kind: "service", Name: "gone@file", State: gateway.Disabled, Reasons: []string{"its port is no number"}}}
+			{Kind: "service", Name: "gone@file", State: status.Disabled, Reasons: []string{"its port is no number"}}}
 }
 
 // TestExplainNamesFaultyRouters checks that an answer names each router of the request's host that the
@@ -89,8 +90,8 @@ func TestExplainNamesFaultyRouters(t *testing.T) {
 func TestReasonsOfUsedObjects(t *testing.T) {
 	static := model.Static{Default: []string{"tcp"}, EntryPoints: []model.EntryPoint{{Name: "tcp", Address: ":1"},
 		{Name: "udp", Address: ":2/udp"}}}
-	disabled := func(kind, name string) gateway.Status {
-		return gateway.Status{Kind: kind, Name: name, State: gateway.Disabled, Reasons: []string{"why " + name}}
+	disabled := func(kind, name string) status.Status {
+		return status.Status{Kind: kind, Name: name, State: status.Disabled, Reasons: []string{"why " + name}}
 	}
 	g, err := gateway.Checking(static, &model.Config{
 		HTTP: model.HTTP{
@@ -103,7 +104,7 @@ func TestReasonsOfUsedObjects(t *testing.T) {
 				"middleware@file": {Rule: "HostSNI(`*`)", Service: "db@file", Middlewares: []string{"list@file"}}},
 			Services: map[string]*model.TCPService{"db@file": tcpServiceOf("192.0.2.1:1")}},
 		UDP: model.UDP{Routers: map[string]*model.UDPRouter{"udp@file": {Service: "dns@file"}}},
-	}, []gateway.Status{disabled("transport", "t@file"), disabled("TCP service", "gone@file"),
+	}, []status.Status{disabled("transport", "t@file"), disabled("TCP service", "gone@file"),
 		disabled("TCP middleware", "list@file"), disabled("UDP service", "dns@file")})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestReasonsOfUsedObjects(t *testing.T) {
 		"udp@file":        "UDP service dns@file is disabled: why dns@file",
 		"transport@file":  "service s@file is disabled: transport t@file is disabled: why t@file",
 	} {
-		i := slices.IndexFunc(g.Status(), func(s gateway.Status) bool { return s.Name == name })
+		i := slices.IndexFunc(g.Status(), func(s status.Status) bool { return s.Name == name })
 		if i < 0 || !slices.Equal(g.Status()[i].Reasons, []string{want}) {
 			t.Errorf("router %s: %+v, want %q", name, g.Status()[max(i, 0)], want)
 		}

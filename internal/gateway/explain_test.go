@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -108,8 +109,8 @@ func TestServersThatAreDown(t *testing.T) {
 	}
 	statuses := w.apply(routers, map[string]*model.Service{"all@file": {LoadBalancer: &model.LoadBalancer{
 		Servers: []model.Server{{Service: "gone"}}}}})
-	i := slices.IndexFunc(statuses, func(s gateway.Status) bool { return s.Name == "all@file" && s.Kind == "service" })
-	if i < 0 || statuses[i].State != gateway.Disabled ||
+	i := slices.IndexFunc(statuses, func(s status.Status) bool { return s.Name == "all@file" && s.Kind == "service" })
+	if i < 0 || statuses[i].State != status.Disabled ||
 		!strings.Contains(statuses[i].Reasons[0], "virtual service gone") {
 		t.Errorf("statuses: %+v", statuses)
 	}
@@ -119,10 +120,10 @@ func TestServersThatAreDown(t *testing.T) {
 func TestExplainDoubts(t *testing.T) {
 	static, config := explained()
 	const old = "a.yml: parse YAML: its configuration stays in use"
-	g, err := gateway.Checking(static, config, []gateway.Status{
-		{Kind: "router", Name: "plain@file", State: gateway.Warning, Reasons: []string{old}},
-		{Kind: "source", Name: "b.yml", State: gateway.Disabled, Reasons: []string{"empty"}},
-		{Kind: "source", Name: "a.yml", State: gateway.Warning, Reasons: []string{"half"}}})
+	g, err := gateway.Checking(static, config, []status.Status{
+		{Kind: "router", Name: "plain@file", State: status.Warning, Reasons: []string{old}},
+		{Kind: "source", Name: "b.yml", State: status.Disabled, Reasons: []string{"empty"}},
+		{Kind: "source", Name: "a.yml", State: status.Warning, Reasons: []string{"half"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

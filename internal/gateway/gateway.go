@@ -20,6 +20,7 @@ import (
 	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/healthcheck"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
@@ -94,7 +95,7 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 // already, such as routers with faulty labels. It returns the status of all objects.
 // Objects that did not change stay as they are, with their state; the caller must not
 // change the configuration or a part of it afterwards.
-func (g *Gateway) Apply(config *gateway.Config, known []Status) []Status {
+func (g *Gateway) Apply(config *gateway.Config, known []status.Status) []status.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	next, b := g.build(config, known)
@@ -118,7 +119,7 @@ func (g *Gateway) Apply(config *gateway.Config, known []Status) []Status {
 func (g *Gateway) Progress() uint64 { return g.progress.Load() }
 
 // Status returns the status of all objects.
-func (g *Gateway) Status() []Status { return g.current.Load().statuses }
+func (g *Gateway) Status() []status.Status { return g.current.Load().statuses }
 
 // follow starts, replaces or stops the checks of a service, and keeps them if they stay
 // the same.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/test/place"
 )
@@ -86,7 +87,7 @@ func newLoggedWorld(t *testing.T, static model.Static, log *slog.Logger, prepare
 }
 
 // apply puts routers and services to use.
-func (w *world) apply(routers map[string]*model.Router, services map[string]*model.Service) []gateway.Status {
+func (w *world) apply(routers map[string]*model.Router, services map[string]*model.Service) []status.Status {
 	return w.gateway.Apply(&model.Config{HTTP: model.HTTP{Routers: routers, Services: services}}, nil)
 }
 
@@ -211,7 +212,7 @@ func TestFaultyObjectsAreAlone(t *testing.T) {
 			continue
 		}
 		delete(want, s.Name)
-		if reasons := strings.Join(s.Reasons, "\n"); (text == "") != (s.State == gateway.Enabled) ||
+		if reasons := strings.Join(s.Reasons, "\n"); (text == "") != (s.State == status.Enabled) ||
 			!strings.Contains(reasons, text) {
 			t.Errorf("%s is %s: %q, want %q", s.Name, s.State, reasons, text)
 		}

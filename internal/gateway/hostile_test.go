@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -32,7 +32,7 @@ func TestPanicsDisableOneObject(t *testing.T) {
 	faulty := config("good@file")
 	faulty.TCP.Routers = map[string]*model.TCPRouter{"bad@file": nil}
 	faulty.UDP.Routers = map[string]*model.UDPRouter{"bad@file": nil}
-	var statuses []gateway.Status
+	var statuses []status.Status
 	w.gateway.WithoutServers(func() { statuses = w.gateway.Apply(faulty, nil) })
 	for _, want := range []string{"service bad@file", "router broken@file", "TCP router bad@file",
 		"UDP router bad@file"} {
@@ -78,8 +78,8 @@ func TestCheckIntervalsHaveAFloor(t *testing.T) {
 	}
 	for object, want := range map[string]string{"service": "healthCheck.interval 1ns is too short: 100ms is in effect",
 		"TCP service": "healthCheck.interval -1ns is negative: the default is in effect"} {
-		if !slices.ContainsFunc(statuses, func(s gateway.Status) bool {
-			return s.Kind == object && s.State == gateway.Warning && slices.Contains(s.Reasons, want)
+		if !slices.ContainsFunc(statuses, func(s status.Status) bool {
+			return s.Kind == object && s.State == status.Warning && slices.Contains(s.Reasons, want)
 		}) {
 			t.Errorf("no %s has the reason %q: %+v", object, want, statuses)
 		}
@@ -87,9 +87,9 @@ func TestCheckIntervalsHaveAFloor(t *testing.T) {
 }
 
 // hasReason reports whether the object KIND NAME is disabled with a reason that has the text.
-func hasReason(all []gateway.Status, object, text string) bool {
+func hasReason(all []status.Status, object, text string) bool {
 	for _, s := range all {
-		if s.Kind+" "+s.Name == object && s.State == gateway.Disabled && strings.Contains(strings.Join(s.Reasons,
+		if s.Kind+" "+s.Name == object && s.State == status.Disabled && strings.Contains(strings.Join(s.Reasons,
 			" "), text) {
 			return true
 		}

@@ -55,7 +55,7 @@ func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
 	if err != nil {
 		panic(err) // the rules are constants
 	}
-	b.status.of("router", name)
+	b.status.Of("router", name)
 	r := &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority, Handler: h}
 	b.observe(entry, r)
 	b.tables.add([]placed{{entry, false, r}})

@@ -12,32 +12,30 @@ import (
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
 )
-
-// object identifies an object of the configuration.
-type object struct{ kind, name string }
 
 // kept has the objects of the last configuration as they were built. The next build
 // replaces only those that have changed, and those that need them: with 10,000 routers,
 // the change of one must cost little.
 type kept struct {
 	config   gateway.Config
-	known    []Status
+	known    []status.Status
 	services map[string]*builtService
 	routers  map[string]*builtRouter
 	// internal are the gateway's own services, which do not change.
 	internal map[string]http.Handler
 	// challenges are the routers that answer authorities.
 	challenges []placed
-	statuses   statuses
+	statuses   status.Table
 	// tls is what HTTP routers want of connections, verdicts what became of them for that.
 	tls      map[string][]hosttls.Use
 	verdicts map[string]hosttls.Verdict
 }
 
 func newKept() kept {
-	return kept{services: map[string]*builtService{}, routers: map[string]*builtRouter{}, statuses: newStatuses(),
+	return kept{services: map[string]*builtService{}, routers: map[string]*builtRouter{}, statuses: status.NewTable(),
 		tls: map[string][]hosttls.Use{}}
 }
 
@@ -45,7 +43,7 @@ func newKept() kept {
 type builtService struct {
 	// handler is nil if the service cannot be used.
 	handler    http.Handler
-	needs      []object
+	needs      []status.Object
 	conditions map[*server]*condition.Condition
 	check      *checkOf
 	states     map[string]middleware.States
@@ -55,7 +53,7 @@ type builtService struct {
 // builtRouter is a router with what it was built from.
 type builtRouter struct {
 	rule   *rule.Rule
-	needs  []object
+	needs  []status.Object
 	placed []placed
 	tls    []hosttls.Use
 	states map[string]middleware.States
@@ -70,8 +68,8 @@ type placed struct {
 
 // changes returns the objects that must be built again, or that are gone: those that
 // differ, and all that need them.
-func (k *kept) changes(next *gateway.Config, known []Status) map[object]bool {
-	changed := map[object]bool{}
+func (k *kept) changes(next *gateway.Config, known []status.Status) map[status.Object]bool {
+	changed := map[status.Object]bool{}
 	compare(changed, "middleware", k.config.HTTP.Middlewares, next.HTTP.Middlewares, deepEqual)
 	compare(changed, "transport", k.config.HTTP.ServersTransports, next.HTTP.ServersTransports, deepEqual)
 	compare(changed, "service", k.config.HTTP.Services, next.HTTP.Services, equalServices)
@@ -84,7 +82,7 @@ func (k *kept) changes(next *gateway.Config, known []Status) map[object]bool {
 }
 
 // compare adds the objects of one kind that differ.
-func compare[T any](to map[object]bool, kind string, old, next map[string]*T, equal func(a, b *T) bool) {
+func compare[T any](to map[status.Object]bool, kind string, old, next map[string]*T, equal func(a, b *T) bool) {
 	had := 0
 	for name, value := range next {
 		before, ok := old[name]
@@ -92,7 +90,7 @@ func compare[T any](to map[object]bool, kind string, old, next map[string]*T, eq
 			had++
 		}
 		if !ok || before != value && !equal(before, value) {
-			to[object{kind, name}] = true
+			to[status.Object{Kind: kind, Name: name}] = true
 		}
 	}
 	if had == len(old) {
@@ -100,26 +98,26 @@ func compare[T any](to map[object]bool, kind string, old, next map[string]*T, eq
 	}
 	for name := range old {
 		if _, ok := next[name]; !ok {
-			to[object{kind, name}] = true
+			to[status.Object{Kind: kind, Name: name}] = true
 		}
 	}
 }
 
 // compareKnown adds the objects whose known status differs.
-func compareKnown(to map[object]bool, old, next []Status) {
+func compareKnown(to map[status.Object]bool, old, next []status.Status) {
 	if reflect.DeepEqual(old, next) {
 		return
 	}
-	byObject := func(all []Status) map[object][]Status {
-		m := map[object][]Status{}
+	byObject := func(all []status.Status) map[status.Object][]status.Status {
+		m := map[status.Object][]status.Status{}
 		for _, s := range all {
-			key := object{s.Kind, s.Name}
+			key := status.Object{Kind: s.Kind, Name: s.Name}
 			m[key] = append(m[key], s)
 		}
 		return m
 	}
 	before, now := byObject(old), byObject(next)
-	for _, m := range []map[object][]Status{before, now} {
+	for _, m := range []map[status.Object][]status.Status{before, now} {
 		for key := range m {
 			if !reflect.DeepEqual(before[key], now[key]) {
 				to[key] = true
@@ -130,19 +128,19 @@ func compareKnown(to map[object]bool, old, next []Status) {
 
 // spread adds the objects that need changed ones. Middlewares that could not be built
 // are tried again, because they do not say what they need.
-func (k *kept) spread(changed map[object]bool) {
-	for _, s := range k.statuses.list {
-		if s.Kind == "middleware" && s.State == Disabled {
-			changed[object{s.Kind, s.Name}] = true
+func (k *kept) spread(changed map[status.Object]bool) {
+	for _, s := range k.statuses.Last() {
+		if s.Kind == "middleware" && s.State == status.Disabled {
+			changed[status.Object{Kind: s.Kind, Name: s.Name}] = true
 		}
 	}
-	needsChanged := func(needs []object) bool {
-		return slices.ContainsFunc(needs, func(o object) bool { return changed[o] })
+	needsChanged := func(needs []status.Object) bool {
+		return slices.ContainsFunc(needs, func(o status.Object) bool { return changed[o] })
 	}
 	for again := true; again; {
 		again = false
 		for name, s := range k.services {
-			key := object{"service", name}
+			key := status.Object{Kind: "service", Name: name}
 			if len(s.needs) > 0 && !changed[key] && needsChanged(s.needs) {
 				changed[key], again = true, true
 			}
@@ -150,17 +148,17 @@ func (k *kept) spread(changed map[object]bool) {
 	}
 	for name, r := range k.routers {
 		if needsChanged(r.needs) {
-			changed[object{"router", name}] = true
+			changed[status.Object{Kind: "router", Name: name}] = true
 		}
 	}
 }
 
 // namesOfKind returns the names of the objects of one kind, in order.
-func namesOfKind(objects map[object]bool, kind string) []string {
+func namesOfKind(objects map[status.Object]bool, kind string) []string {
 	var names []string
 	for o := range maps.Keys(objects) {
-		if o.kind == kind {
-			names = append(names, o.name)
+		if o.Kind == kind {
+			names = append(names, o.Name)
 		}
 	}
 	slices.Sort(names)

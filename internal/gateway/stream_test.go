@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/test/place"
 
@@ -137,8 +137,8 @@ func (w *world) secureLine(config *tls.Config) (name, text string) {
 	return c.ConnectionState().PeerCertificates[0].DNSNames[0], line(c)
 }
 
-func (w *world) applyTCP(tcp model.TCP, http model.HTTP) map[string]gateway.Status {
-	states := map[string]gateway.Status{}
+func (w *world) applyTCP(tcp model.TCP, http model.HTTP) map[string]status.Status {
+	states := map[string]status.Status{}
 	config := &model.Config{TCP: tcp, HTTP: http}
 	config.TLS.Certificates = []model.Certificate{certificate(w.t, "*.gateway.test")}
 	config.TLS.Options = map[string]*model.TLSOptions{"new@file": {MinVersion: "VersionTLS13"}}
@@ -252,7 +252,7 @@ func TestTCPStates(t *testing.T) {
 		"loop@file": "disabled", "version@file": "want 1 or 2"} {
 		s := states[name]
 		if got := string(s.State) + " " + strings.Join(s.Reasons, "; "); !strings.Contains(got, want) ||
-			(want == "") != (s.State == gateway.Enabled) {
+			(want == "") != (s.State == status.Enabled) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}

@@ -13,10 +13,10 @@ import (
 
 // addStreams builds the TCP and UDP routers.
 func (b *builder) addStreams() {
-	b.streams, b.streamUse = stream.Build(stream.Source{Static: &b.static, Config: b.config, Status: objects{b.status},
+	b.streams, b.streamUse = stream.Build(stream.Source{Static: &b.static, Config: b.config, Status: b.status,
 		Log: b.log, Options: b.tls.options.Configs, ServerTLS: tlsToServer, HTTPS: b.namesOfHTTPS,
 		Weaker: b.weakerHTTPS}, b.Gateway.streams)
-	b.datagrams, b.datagramUse = datagram.Build(&b.static, &b.config.UDP, objects{b.status}, b.Gateway.datagrams)
+	b.datagrams, b.datagramUse = datagram.Build(&b.static, &b.config.UDP, b.status, b.Gateway.datagrams)
 }
 
 // receiving are the entry points that receive datagrams.
@@ -83,18 +83,3 @@ func tlsToServer(t *gateway.ServerTLS) (*tls.Config, error) {
 	return clientConfig(&gateway.ServersTransport{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
 		RootCAs: t.RootCAs, Certificates: t.Certificates, PeerCertURI: t.PeerCertURI})
 }
-
-// objects gives the builders of TCP and UDP the statuses.
-type objects struct{ *statuses }
-
-// Disabled implements stream.Status.
-func (o objects) Disabled(kind, name string) bool { return o.of(kind, name).State == Disabled }
-
-// Reason implements stream.Status.
-func (o objects) Reason(kind, name string) string { return o.reason(kind, name) }
-
-// Disable implements stream.Status.
-func (o objects) Disable(kind, name, reason string) { o.disable(kind, name, reason) }
-
-// Warn implements stream.Status.
-func (o objects) Warn(kind, name, reason string) { o.warn(kind, name, reason) }

@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
@@ -51,7 +52,7 @@ func (n *tlsNames) certificate(name string) *tls.Certificate {
 
 // keepTLS keeps the certificates and options of the last configuration if they are the
 // same, and not in files that may have changed.
-func (b *builder) keepTLS(statuses map[object]*Status) bool {
+func (b *builder) keepTLS(statuses map[status.Object]*status.Status) bool {
 	last := b.current.Load()
 	if last == nil || len(namesOfKind(b.changed, "tls options")) > 0 || hasFiles(b.config.TLS) ||
 		!reflect.DeepEqual(b.kept.config.TLS, b.config.TLS) {
@@ -61,8 +62,8 @@ func (b *builder) keepTLS(statuses map[object]*Status) bool {
 	same := *last.tls
 	b.tls = &same
 	for o, status := range statuses {
-		if o.kind == "certificate" || o.kind == "tls options" {
-			b.status.others[o] = status
+		if o.Kind == "certificate" || o.Kind == "tls options" {
+			b.status.Keep(o, status)
 		}
 	}
 	return true
@@ -90,14 +91,14 @@ func (b *builder) addTLS() {
 	for _, c := range b.config.TLS.Certificates {
 		// A certificate has all of its names before the first one is in the table.
 		if err := recovery.Object("certificate", func() { b.addCertificate(c) }); err != nil {
-			b.status.disable("certificate", tlsconfig.NameOf(c.CertFile), err.Error())
+			b.status.Disable("certificate", tlsconfig.NameOf(c.CertFile), err.Error())
 		}
 	}
 	b.tls.fallback = b.own
 	if s := b.config.TLS.Stores[defaultStore]; s != nil && s.DefaultCertificate != nil {
 		pair, err := tlsconfig.KeyPair(*s.DefaultCertificate)
 		if err != nil {
-			b.status.disable("certificate", tlsconfig.NameOf(s.DefaultCertificate.CertFile), err.Error())
+			b.status.Disable("certificate", tlsconfig.NameOf(s.DefaultCertificate.CertFile), err.Error())
 		} else {
 			b.tls.fallback = &pair
 		}
@@ -108,7 +109,7 @@ func (b *builder) addTLS() {
 	for name, value := range b.config.TLS.Options {
 		var config *tls.Config // nil closes: the handshakes of its routers fail
 		if err := recovery.Object("tls options "+name, func() { config = b.optionsOf(name, value) }); err != nil {
-			b.status.disable("tls options", name, err.Error())
+			b.status.Disable("tls options", name, err.Error())
 		}
 		b.tls.options.Set(name, config, value != nil && value.SNIStrict)
 		if bare, _, _ := strings.Cut(name, "@"); bare == hosttls.Default {
@@ -124,7 +125,7 @@ func (b *builder) addTLS() {
 func (b *builder) refuseDefault() {
 	for _, s := range b.known {
 		bare, _, _ := strings.Cut(s.Name, "@")
-		if s.Kind == "tls options" && s.State == Disabled && bare == hosttls.Default {
+		if s.Kind == "tls options" && s.State == status.Disabled && bare == hosttls.Default {
 			b.tls.options.Configs[hosttls.Default], b.tls.options.OwnDefault = nil, true
 		}
 	}
@@ -133,12 +134,12 @@ func (b *builder) refuseDefault() {
 func (b *builder) addCertificate(c gateway.Certificate) {
 	pair, err := tlsconfig.KeyPair(c)
 	if err != nil {
-		b.status.disable("certificate", tlsconfig.NameOf(c.CertFile), err.Error())
+		b.status.Disable("certificate", tlsconfig.NameOf(c.CertFile), err.Error())
 		return
 	}
-	b.status.of("certificate", tlsconfig.NameOf(c.CertFile))
+	b.status.Of("certificate", tlsconfig.NameOf(c.CertFile))
 	if slices.ContainsFunc(c.Stores, func(name string) bool { return name != defaultStore }) {
-		b.status.warn("certificate", tlsconfig.NameOf(c.CertFile), "stores has no effect: only the store \"default\" "+
+		b.status.Warn("certificate", tlsconfig.NameOf(c.CertFile), "stores has no effect: only the store \"default\" "+
 			"is in use, and it has all certificates")
 	}
 	for _, name := range tlsconfig.Names(&pair) {
@@ -151,16 +152,16 @@ func (b *builder) addCertificate(c gateway.Certificate) {
 // optionsOf returns the configuration with TLS options. It is nil if they cannot be used: then
 // the handshakes of their routers fail, because they may demand certificates of clients.
 func (b *builder) optionsOf(name string, value *gateway.TLSOptions) *tls.Config {
-	if b.status.of("tls options", name).State == Disabled {
+	if b.status.Disabled("tls options", name) {
 		return nil // its files cannot be read
 	}
 	config, err := tlsconfig.Options(value)
 	if err != nil {
-		b.status.disable("tls options", name, err.Error())
+		b.status.Disable("tls options", name, err.Error())
 		return nil
 	}
 	if value.PreferServerCipherSuites {
-		b.status.warn("tls options", name, "preferServerCipherSuites has no effect: the order of cipher suites is "+
+		b.status.Warn("tls options", name, "preferServerCipherSuites has no effect: the order of cipher suites is "+
 			"that of crypto/tls")
 	}
 	config.GetCertificate = b.certificateOr(value.SNIStrict)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -83,7 +83,7 @@ func TestConflictsOfOptions(t *testing.T) {
 			for _, s := range states {
 				state, want, _ := strings.Cut(c.states[s.Name], ": ")
 				if state == "" {
-					state = string(gateway.Enabled)
+					state = string(status.Enabled)
 				}
 				if s.Kind == "router" &&
 					(string(s.State) != state || !strings.Contains(strings.Join(s.Reasons, "\n"), want)) {
@@ -141,7 +141,7 @@ func TestOptionsOfEntryPoint(t *testing.T) {
 			"open@docker":  "Host(`open.test`)&&Path(`/`) default",
 			"every@docker": "PathPrefix(`/x`)"}}
 	for _, s := range w.applyConflict(c, func(name string) *model.Service { return server(t, named(name)) }) {
-		if s.State != gateway.Enabled {
+		if s.State != status.Enabled {
 			t.Errorf("%s %s is %s: %q", s.Kind, s.Name, s.State, s.Reasons)
 		}
 	}
@@ -183,7 +183,7 @@ func TestConflictsWithTCP(t *testing.T) {
 }
 
 // applyConflict applies the routers, each with a service of its name.
-func (w *world) applyConflict(c conflict, service func(name string) *model.Service) []gateway.Status {
+func (w *world) applyConflict(c conflict, service func(name string) *model.Service) []status.Status {
 	config := &model.Config{HTTP: model.HTTP{Routers: map[string]*model.Router{},
 		Services: map[string]*model.Service{}}}
 	config.TLS.Options = map[string]*model.TLSOptions{}

@@ -104,7 +104,7 @@ func TestOptionsOfOpenConnection(t *testing.T) {
 			MaxVersion:   tls.VersionTLS12,
 			CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}})
 		for _, want := range []int{http.StatusOK, http.StatusMisdirectedRequest} {
-			if got := status(t, c); got != want {
+			if got := answered(t, c); got != want {
 				t.Errorf("%s: status %d, want %d", options, got, want)
 			}
 			apply(options)
@@ -112,7 +112,7 @@ func TestOptionsOfOpenConnection(t *testing.T) {
 	}
 }
 
-func status(t *testing.T, c net.Conn) int {
+func answered(t *testing.T, c net.Conn) int {
 	t.Helper()
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n") // the next read fails
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)

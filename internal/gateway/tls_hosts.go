@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"fairlead/internal/gateway/hosttls"
-	"fairlead/internal/gateway/stream"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -20,7 +20,7 @@ func (b *builder) decideTLS(sameOptions bool) {
 		var uses []hosttls.Use
 		err := recovery.Object("router "+name, func() { uses = b.tlsUses(name, b.config.HTTP.Routers[name]) })
 		if err != nil { // a disabled router is not built
-			b.status.disable("router", name, err.Error())
+			b.status.Disable("router", name, err.Error())
 		}
 		if len(uses) > 0 {
 			b.kept.tls[name] = uses
@@ -32,13 +32,13 @@ func (b *builder) decideTLS(sameOptions bool) {
 	}
 	last := b.kept.verdicts
 	unusable := func(options string) string {
-		return stream.Unusable(objects{b.status}, "tls options", options, b.config.TLS.Options)
+		return status.Unusable(b.status, "tls options", options, b.config.TLS.Options)
 	}
 	b.tls.hosts, b.kept.verdicts = hosttls.Decide(b.tls.options, b.static.EntryPoints, b.kept.tls, unusable)
 	for _, verdicts := range []map[string]hosttls.Verdict{last, b.kept.verdicts} {
 		for name := range verdicts {
 			if !reflect.DeepEqual(last[name], b.kept.verdicts[name]) {
-				b.buildAgain(object{"router", name})
+				b.buildAgain(status.Object{Kind: "router", Name: name})
 			}
 		}
 	}
@@ -48,31 +48,31 @@ func (b *builder) decideTLS(sameOptions bool) {
 func (b *builder) allows(router string) bool {
 	v := b.kept.verdicts[router]
 	for _, reason := range v.Closed {
-		b.status.disable("router", router, reason)
+		b.status.Disable("router", router, reason)
 	}
 	for _, note := range v.Notes {
-		b.status.warn("router", router, note)
+		b.status.Warn("router", router, note)
 	}
 	return len(v.Closed) == 0
 }
 
 // buildAgain adds an object that has not changed itself.
-func (b *builder) buildAgain(o object) {
+func (b *builder) buildAgain(o status.Object) {
 	if b.changed[o] {
 		return
 	}
 	b.changed[o] = true
-	b.status.forget(o)
+	b.status.Forget(o)
 	for _, s := range b.known {
-		if (object{s.Kind, s.Name}) == o {
-			b.status.add(s)
+		if (status.Object{Kind: s.Kind, Name: s.Name}) == o {
+			b.status.Add(s)
 		}
 	}
 }
 
 // tlsUses returns what a router wants of connections. A router that cannot be used wants nothing.
 func (b *builder) tlsUses(name string, value *gateway.Router) (uses []hosttls.Use) {
-	if value == nil || b.status.of("router", name).State == Disabled {
+	if value == nil || b.status.Disabled("router", name) {
 		return nil
 	}
 	parsed, err := b.parse(name, value)

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	lab "fairlead/internal/lab/certificate"
 	model "fairlead/internal/model/gateway"
 )
@@ -80,8 +80,8 @@ func TestUnusableDefaultOptions(t *testing.T) {
 	if err := handshake(); err != nil {
 		t.Fatal(err)
 	}
-	unread := gateway.Status{Kind: "tls options", Name: "default", State: gateway.Disabled, Reasons: []string{"unread"}}
-	for name, known := range map[string][]gateway.Status{"faulty": nil, "not read": {unread}} {
+	unread := status.Status{Kind: "tls options", Name: "default", State: status.Disabled, Reasons: []string{"unread"}}
+	for name, known := range map[string][]status.Status{"faulty": nil, "not read": {unread}} {
 		w.gateway.Apply(config("-----BEGIN nothing"), known)
 		if err := handshake(); err == nil {
 			t.Errorf("%s authorities: a client without a certificate gets in", name)
@@ -92,7 +92,7 @@ func TestUnusableDefaultOptions(t *testing.T) {
 		t.Error(err)
 	}
 	unread.Name = "default@file"
-	w.gateway.Apply(&model.Config{}, []gateway.Status{unread})
+	w.gateway.Apply(&model.Config{}, []status.Status{unread})
 	if err := handshake(); err == nil {
 		t.Error("options that a front end has left out: a client without a certificate gets in")
 	}

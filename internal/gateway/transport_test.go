@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -19,17 +19,17 @@ func TestUnusableTransports(t *testing.T) {
 		http  *model.ServersTransport
 		tcp   *model.TCPServersTransport
 		known bool
-		want  gateway.State
+		want  status.State
 	}{
 		"usable": {&model.ServersTransport{InsecureSkipVerify: true}, &model.TCPServersTransport{}, false,
-			gateway.Enabled},
-		"missing": {nil, nil, false, gateway.Disabled},
+			status.Enabled},
+		"missing": {nil, nil, false, status.Disabled},
 		"not read": {&model.ServersTransport{InsecureSkipVerify: true}, &model.TCPServersTransport{}, true,
-			gateway.Disabled},
+			status.Disabled},
 		"authority": {&model.ServersTransport{InsecureSkipVerify: true, RootCAs: faulty},
-			transportWith(model.ServerTLS{RootCAs: faulty}), false, gateway.Disabled},
+			transportWith(model.ServerTLS{RootCAs: faulty}), false, status.Disabled},
 		"peer's URI": {&model.ServersTransport{InsecureSkipVerify: true, PeerCertURI: "x"},
-			transportWith(model.ServerTLS{PeerCertURI: "x"}), false, gateway.Disabled},
+			transportWith(model.ServerTLS{PeerCertURI: "x"}), false, status.Disabled},
 	} {
 		w := newWorld(t, model.Static{})
 		config := &model.Config{HTTP: model.HTTP{
@@ -42,10 +42,10 @@ func TestUnusableTransports(t *testing.T) {
 			config.HTTP.ServersTransports = map[string]*model.ServersTransport{"t@file": s.http}
 			config.TCP.ServersTransports = map[string]*model.TCPServersTransport{"t@file": s.tcp}
 		}
-		var known []gateway.Status
+		var known []status.Status
 		for _, kind := range []string{"transport", "TCP transport"} {
 			if s.known {
-				known = append(known, gateway.Status{Kind: kind, Name: "t@file", State: gateway.Disabled,
+				known = append(known, status.Status{Kind: kind, Name: "t@file", State: status.Disabled,
 					Reasons: []string{"its key is wrong"}})
 			}
 		}
@@ -55,8 +55,8 @@ func TestUnusableTransports(t *testing.T) {
 					s.want)
 			}
 		}
-		if status, body := w.get("http://a.test/"); (status == http.StatusOK) != (s.want == gateway.Enabled) {
-			t.Errorf("%s: the server answers %d, %q", name, status, body)
+		if code, body := w.get("http://a.test/"); (code == http.StatusOK) != (s.want == status.Enabled) {
+			t.Errorf("%s: the server answers %d, %q", name, code, body)
 		}
 	}
 }

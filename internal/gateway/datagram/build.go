@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
@@ -49,7 +50,7 @@ func (u Use) turn(now Use, service string) *atomic.Uint64 {
 type builder struct {
 	static    *gateway.Static
 	config    *gateway.UDP
-	status    stream.Status
+	status    *status.Table
 	now, next Use
 	services  map[string]service
 	building  map[string]bool
@@ -57,8 +58,8 @@ type builder struct {
 
 // Build returns the UDP router of each entry point that has one, and what they use: it takes
 // from now what is in use already. Faulty objects are left out, and their status says why.
-func Build(static *gateway.Static, config *gateway.UDP, status stream.Status, now Use) (map[string]*Route, Use) {
-	b := &builder{static: static, config: config, status: status, now: now,
+func Build(static *gateway.Static, config *gateway.UDP, statuses *status.Table, now Use) (map[string]*Route, Use) {
+	b := &builder{static: static, config: config, status: statuses, now: now,
 		next:     Use{map[string]*Server{}, map[string]*atomic.Uint64{}},
 		services: map[string]service{}, building: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(config.Services)) {
@@ -70,7 +71,7 @@ func Build(static *gateway.Static, config *gateway.UDP, status stream.Status, no
 		// The last thing that router does for an entry point is to add the router to it.
 		failed := recovery.Object(RouterKind+" "+name, func() { err = b.router(routes, name, config.Routers[name]) })
 		if err = cmp.Or(failed, err); err != nil {
-			status.Disable(RouterKind, name, err.Error())
+			statuses.Disable(RouterKind, name, err.Error())
 		}
 	}
 	return routes, b.next
@@ -93,7 +94,7 @@ func (b *builder) router(routes map[string]*Route, name string, value *gateway.U
 	}
 	service := b.service(value.Service)
 	if service == nil {
-		return errors.New(stream.Unusable(b.status, ServiceKind, value.Service, b.config.Services))
+		return errors.New(status.Unusable(b.status, ServiceKind, value.Service, b.config.Services))
 	}
 	entries := value.EntryPoints
 	if len(entries) == 0 {
@@ -182,7 +183,7 @@ func (b *builder) newService(name string, value *gateway.UDPService) (service, e
 	for _, part := range value.Weighted.Services {
 		s := b.service(part.Name)
 		if s == nil {
-			return nil, errors.New(stream.Unusable(b.status, ServiceKind, part.Name, b.config.Services))
+			return nil, errors.New(status.Unusable(b.status, ServiceKind, part.Name, b.config.Services))
 		}
 		parts = append(parts, s)
 	}

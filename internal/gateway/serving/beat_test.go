@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 
 	"golang.org/x/sys/unix"
 )
@@ -93,7 +94,7 @@ func longApply(t *testing.T, limit time.Duration, reports bool) (response, error
 				return
 			}
 		}
-		answer := response{ID: r.ID, Statuses: []gateway.Status{{Name: "last"}}}
+		answer := response{ID: r.ID, Statuses: []status.Status{{Name: "last"}}}
 		_ = ends[1].send(answer, nil) // fails if it was given up
 	}()
 	answer, _, err := p.call(t.Context(), request{Apply: new(change)}, nil)

@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"slices"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -22,7 +22,7 @@ type change struct {
 	// Whole says that the change begins with nothing.
 	Whole bool `json:"whole,omitempty"`
 	// Known are the objects whose status the controlling process knows.
-	Known []gateway.Status `json:"known,omitempty"`
+	Known []status.Status `json:"known,omitempty"`
 }
 
 // changeOf returns the change from one configuration to another. Objects are compared by

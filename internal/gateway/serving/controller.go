@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 
 	"golang.org/x/sys/unix"
@@ -41,7 +42,7 @@ type Controller struct {
 	sockets descriptors
 	// config is the wanted configuration, and sent the one that current has.
 	config, sent *model.Config
-	known        []gateway.Status
+	known        []status.Status
 	current      *process
 	// leaving are processes that complete their last connections.
 	leaving map[*process]bool
@@ -55,8 +56,8 @@ type Controller struct {
 // that an earlier controlling process has left in Options.Directory, or a new one. It
 // returns the statuses of the objects that have a problem. The caller must not change
 // the configuration or a part of it afterwards.
-func Start(ctx context.Context, opt Options, static model.Static, config *model.Config, known []gateway.Status) (
-	*Controller, []gateway.Status, error) {
+func Start(ctx context.Context, opt Options, static model.Static, config *model.Config, known []status.Status) (
+	*Controller, []status.Status, error) {
 	static, err := Seclude(static)
 	if err != nil {
 		return nil, nil, err
@@ -86,7 +87,7 @@ func Start(ctx context.Context, opt Options, static model.Static, config *model.
 }
 
 // begin adopts the first of the processes that were found, or replaces it, or starts one.
-func (c *Controller) begin(ctx context.Context, found []*process) (statuses []gateway.Status, err error) {
+func (c *Controller) begin(ctx context.Context, found []*process) (statuses []status.Status, err error) {
 	if len(found) == 0 {
 		return c.replace(ctx, nil, c.static)
 	}
@@ -132,7 +133,7 @@ func (c *Controller) takeOver(ctx context.Context, old *process) (*gateway.Hando
 }
 
 // replace starts a process with the static settings, and lets the current one leave.
-func (c *Controller) replace(ctx context.Context, handover *gateway.Handover, static model.Static) ([]gateway.Status,
+func (c *Controller) replace(ctx context.Context, handover *gateway.Handover, static model.Static) ([]status.Status,
 	error) {
 	sockets, err := c.sockets.open(static.EntryPoints)
 	if err != nil {
@@ -155,7 +156,7 @@ func (c *Controller) replace(ctx context.Context, handover *gateway.Handover, st
 
 // start starts a process, which accepts connections when start returns.
 func (c *Controller) start(ctx context.Context, handover *gateway.Handover, static model.Static, sockets descriptors) (
-	p *process, statuses []gateway.Status, err error) {
+	p *process, statuses []status.Status, err error) {
 	order := &start{Static: static, Config: changeOf(new(model.Config), c.config), Owner: uint32(os.Geteuid())}
 	order.Config.Known = c.known
 	if handover != nil {
@@ -287,7 +288,7 @@ func (c *Controller) restart(p *process) bool {
 // Apply changes the configuration. It returns the statuses of the objects that have a
 // problem. If it fails, the next serving process gets the configuration. While Stop waits for
 // requests, Apply works still: their servers may change.
-func (c *Controller) Apply(config *model.Config, known []gateway.Status) ([]gateway.Status, error) {
+func (c *Controller) Apply(config *model.Config, known []status.Status) ([]status.Status, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.released {
@@ -302,7 +303,7 @@ var errEnding = errors.New("the gateway ends")
 // send sends the wanted configuration to the current process. One that neither answers nor reports progress is
 // killed, so that watch replaces it. Only the end of Options.Life interrupts it: the state of the process would be
 // unknown.
-func (c *Controller) send() ([]gateway.Status, error) {
+func (c *Controller) send() ([]status.Status, error) {
 	from := c.sent
 	whole := from == nil
 	if whole {
@@ -323,7 +324,7 @@ func (c *Controller) send() ([]gateway.Status, error) {
 
 // Replace starts another serving process with the static settings, also if they are the
 // same. The current one completes its connections. If Replace fails, nothing changes.
-func (c *Controller) Replace(ctx context.Context, static model.Static) ([]gateway.Status, error) {
+func (c *Controller) Replace(ctx context.Context, static model.Static) ([]status.Status, error) {
 	static, err := Seclude(static)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/goroutine"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 
@@ -127,7 +128,7 @@ func (s *server) accept() (*link, error) {
 }
 
 // start makes the gateway with its first configuration.
-func (s *server) start(order *start, fds []int) ([]gateway.Status, error) {
+func (s *server) start(order *start, fds []int) ([]status.Status, error) {
 	static, err := json.Marshal(order.Static)
 	if err != nil {
 		return nil, err
@@ -175,13 +176,13 @@ func logger(static model.Static) *slog.Logger {
 }
 
 // apply changes the configuration, and returns the objects that have a problem.
-func (s *server) apply(c change) []gateway.Status {
+func (s *server) apply(c change) []status.Status {
 	from := s.config
 	if from == nil || c.Whole {
 		from = new(model.Config)
 	}
 	s.config = c.apply(from)
-	return slices.DeleteFunc(slices.Clone(s.gateway.Apply(s.config, c.Known)), func(at gateway.Status) bool {
+	return slices.DeleteFunc(slices.Clone(s.gateway.Apply(s.config, c.Known)), func(at status.Status) bool {
 		return len(at.Reasons) == 0
 	})
 }

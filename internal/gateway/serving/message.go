@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -78,7 +79,7 @@ type response struct {
 	// Busy says that the process works on the request and has made progress: the answer follows.
 	Busy     bool              `json:"busy,omitempty"`
 	Fault    string            `json:"fault,omitempty"`
-	Statuses []gateway.Status  `json:"statuses,omitempty"`
+	Statuses []status.Status   `json:"statuses,omitempty"`
 	Self     *self             `json:"self,omitempty"`
 	Handover *gateway.Handover `json:"handover,omitempty"`
 	// Sockets names the descriptors that come with the message.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -16,7 +16,7 @@ import (
 // Resolve returns the configuration with the contents of the files that it names, and the
 // status of each object whose file cannot be read, so that the serving process needs no
 // file. It does not alter config.
-func Resolve(config *model.Config, known []gateway.Status) (*model.Config, []gateway.Status) {
+func Resolve(config *model.Config, known []status.Status) (*model.Config, []status.Status) {
 	r := &resolver{known: slices.Clone(known)}
 	c := *config
 	c.TLS.Certificates = r.certificates(c.TLS.Certificates)
@@ -79,11 +79,11 @@ func (f *files) pairs(all *[]model.Certificate) {
 
 // resolver gathers what cannot be read.
 type resolver struct {
-	known []gateway.Status
+	known []status.Status
 }
 
 func (r *resolver) disable(kind, name string, err error) {
-	r.known = append(r.known, gateway.Status{Kind: kind, Name: name, State: gateway.Disabled,
+	r.known = append(r.known, status.Status{Kind: kind, Name: name, State: status.Disabled,
 		Reasons: []string{err.Error()}})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -24,24 +25,11 @@ const (
 	TransportKind  = "TCP transport"
 )
 
-// Status records for each object of the configuration (its kind, e.g. RouterKind, and its qualified name) whether it is
-// enabled or disabled, and with which reasons and warnings.
-type Status interface {
-	// Disabled records the object as enabled unless it has a record. It returns true if the object is disabled.
-	Disabled(kind, name string) bool
-	// Reason returns why the object is disabled, or "" if it is enabled or has no record.
-	Reason(kind, name string) string
-	// Disable records why the object cannot be used.
-	Disable(kind, name, reason string)
-	// Warn records a warning about an object that is used.
-	Warn(kind, name, reason string)
-}
-
 // Source is what routers are built from.
 type Source struct {
 	Static *gateway.Static
 	Config *gateway.Config
-	Status Status
+	Status *status.Table
 	Log    *slog.Logger
 	// Options are the TLS options by qualified name.
 	Options map[string]*tls.Config
@@ -202,7 +190,7 @@ func (b *builder) target(name string, value *gateway.TCPRouter, parsed *rule.Rul
 	}
 	handler := b.service(value.Service)
 	if handler == nil {
-		return nil, errors.New(Unusable(b.Status, ServiceKind, value.Service, b.Config.TCP.Services))
+		return nil, errors.New(status.Unusable(b.Status, ServiceKind, value.Service, b.Config.TCP.Services))
 	}
 	for _, m := range slices.Backward(value.Middlewares) {
 		var err error
@@ -243,7 +231,7 @@ func (b *builder) weakened(entries, names []string, options string) error {
 func (b *builder) middleware(router, name string, next Handler) (Handler, error) {
 	value := b.Config.TCP.Middlewares[name]
 	if value == nil || b.Status.Disabled(MiddlewareKind, name) {
-		return nil, errors.New(Unusable(b.Status, MiddlewareKind, name, b.Config.TCP.Middlewares))
+		return nil, errors.New(status.Unusable(b.Status, MiddlewareKind, name, b.Config.TCP.Middlewares))
 	}
 	list := cmp.Or(value.IPAllowList, value.IPWhiteList)
 	var err error
@@ -262,5 +250,5 @@ func (b *builder) middleware(router, name string, next Handler) (Handler, error)
 		err = errors.New("inFlightConn: amount must be at least 1")
 	}
 	b.Status.Disable(MiddlewareKind, name, err.Error())
-	return nil, errors.New(Unusable(b.Status, MiddlewareKind, name, b.Config.TCP.Middlewares))
+	return nil, errors.New(status.Unusable(b.Status, MiddlewareKind, name, b.Config.TCP.Middlewares))
 }

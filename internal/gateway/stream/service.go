@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
-	"fairlead/internal/similar"
 )
 
 // service returns the handler of the service, nil if it cannot be used.
@@ -38,24 +37,6 @@ func (b *builder) service(name string) Handler {
 	return h
 }
 
-// Unusable says why an object that another one names cannot be used.
-func Unusable[T any](
-	status interface {
-		Reason(kind, name string) string
-	}, kind, name string, known map[string]*T,
-) string {
-	reason := status.Reason(kind, name)
-	switch {
-	case name == "":
-		return "it names no service"
-	case reason != "":
-		return fmt.Sprintf("%s %s is disabled: %s", kind, name, reason)
-	case known[name] == nil:
-		return fmt.Sprintf("%s %s does not exist%s", kind, name, similar.Qualified(name, maps.Keys(known)))
-	}
-	return fmt.Sprintf("%s %s is disabled", kind, name)
-}
-
 func (b *builder) newService(name string, value *gateway.TCPService) (Handler, error) {
 	switch {
 	case value.LoadBalancer != nil:
@@ -71,7 +52,7 @@ func (b *builder) weighted(name string, services []gateway.WeightedService) (Han
 	for _, part := range services {
 		h := b.service(part.Name)
 		if h == nil {
-			return nil, errors.New(Unusable(b.Status, ServiceKind, part.Name, b.Config.TCP.Services))
+			return nil, errors.New(status.Unusable(b.Status, ServiceKind, part.Name, b.Config.TCP.Services))
 		}
 		parts = append(parts, h)
 	}
@@ -136,7 +117,7 @@ func (b *builder) transportValue(name string) (*gateway.TCPServersTransport, err
 	}
 	value := b.Config.TCP.ServersTransports[name]
 	if value == nil || b.Status.Disabled(TransportKind, name) {
-		return nil, errors.New(Unusable(b.Status, TransportKind, name, b.Config.TCP.ServersTransports))
+		return nil, errors.New(status.Unusable(b.Status, TransportKind, name, b.Config.TCP.ServersTransports))
 	}
 	return value, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fairlead/internal/gateway/shown"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -16,20 +17,13 @@ type Source struct {
 	Static *gateway.Static
 	Config *gateway.Config
 	// Objects are the states of all objects.
-	Objects []Object
+	Objects []status.Status
 	// Down returns the URLs of an HTTP service's servers that checks or failed requests have taken
 	// out, TCPDown the addresses of a TCP service's servers.
 	Down, TCPDown func(service string) []string
 	// Failures returns the last failures of an HTTP service's servers, by their URLs as shown.
 	Failures     func(service string) map[string]shown.Failure
 	Certificates []shown.Certificate
-}
-
-// Object is the state of an object.
-type Object struct {
-	// Kind is "router", "TCP router" and so on.
-	Kind, Name, Status string
-	Reasons            []string
 }
 
 // Of returns the objects of a configuration.
@@ -39,11 +33,11 @@ func Of(from Source) RawData {
 		map[string]SourceState{}}
 	for _, o := range from.Objects {
 		if o.Kind == "source" {
-			d.Sources[o.Name] = SourceState{o.Status, o.Reasons}
+			d.Sources[o.Name] = SourceState{string(o.State), o.Reasons}
 			continue
 		}
 		_, provider, _ := strings.Cut(o.Name, "@")
-		info := Info{Name: o.Name, Provider: provider, Status: o.Status, Errors: o.Reasons}
+		info := Info{Name: o.Name, Provider: provider, Status: string(o.State), Errors: o.Reasons}
 		// add only reads the configuration, and adds the object last.
 		if err := recovery.Object(o.Kind+" "+o.Name, func() { from.add(&d, o.Kind, info) }); err != nil {
 			info.Errors = append(slices.Clone(info.Errors), err.Error())

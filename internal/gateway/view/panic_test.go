@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fairlead/internal/gateway/shown"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/view"
 	"fairlead/internal/model/gateway"
 )
@@ -16,8 +17,8 @@ func TestPanicHidesOneObject(t *testing.T) {
 	}
 	shown := view.Of(view.Source{Static: &gateway.Static{}, Config: &gateway.Config{HTTP: gateway.HTTP{
 		Services: map[string]*gateway.Service{"good@file": service(), "bad@file": service()}}},
-		Objects: []view.Object{{Kind: "service", Name: "bad@file", Status: "enabled"},
-			{Kind: "service", Name: "good@file", Status: "enabled"}},
+		Objects: []status.Status{{Kind: "service", Name: "bad@file", State: "enabled"},
+			{Kind: "service", Name: "good@file", State: "enabled"}},
 		Failures: func(string) map[string]shown.Failure { return nil },
 		Down: func(service string) []string {
 			if service == "bad@file" {

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/acme"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model"
 	values "fairlead/internal/model/gateway"
@@ -53,7 +54,7 @@ func (c *Checked) Mistakes() api.Mistakes {
 			Text: "want filePath, an absolute path: the gateway has no standard output"})
 	}
 	for _, s := range c.Status() {
-		if s.State != gateway.Disabled || strings.HasSuffix(s.Name, "@internal") {
+		if s.State != status.Disabled || strings.HasSuffix(s.Name, "@internal") {
 			continue
 		}
 		for _, reason := range s.Reasons {
@@ -74,7 +75,7 @@ func (c *Checked) Mistakes() api.Mistakes {
 func (c *Checked) askedBy(missing values.CertificateState) string {
 	for _, router := range missing.Routers {
 		for _, kind := range []string{"router", stream.RouterKind} {
-			if at := c.partOf(gateway.Status{Kind: kind, Name: router}); at != "gateway" {
+			if at := c.partOf(status.Status{Kind: kind, Name: router}); at != "gateway" {
 				return at
 			}
 		}
@@ -85,7 +86,7 @@ func (c *Checked) askedBy(missing values.CertificateState) string {
 // Notes returns what has an effect that its author may not expect.
 func (c *Checked) Notes() (notes []string) {
 	for _, s := range c.Status() {
-		if s.State == gateway.Warning {
+		if s.State == status.Warning {
 			for _, reason := range s.Reasons {
 				notes = append(notes, fmt.Sprintf("gateway %s %s: %s", s.Kind, bare(s.Name), bare(reason)))
 			}
@@ -98,7 +99,7 @@ func (c *Checked) Notes() (notes []string) {
 }
 
 // partOf returns the part of the Spec that declares an object.
-func (c *Checked) partOf(s gateway.Status) string {
+func (c *Checked) partOf(s status.Status) string {
 	for i, cert := range c.declared.Config.TLS.Certificates {
 		if s.Kind == "certificate" && cert.CertFile == s.Name {
 			return fmt.Sprintf("gateway.tls.certificates[%d]", i)

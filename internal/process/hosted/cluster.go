@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/model"
 	values "fairlead/internal/model/gateway"
 	"fairlead/internal/process/standalone"
@@ -59,7 +60,7 @@ func CheckCluster(c values.Config) (problems []model.GatewayProblem) {
 		return []model.GatewayProblem{{Text: err.Error()}}
 	}
 	for _, s := range checking.Status() {
-		if s.State != gateway.Disabled {
+		if s.State != status.Disabled {
 			continue
 		}
 		for _, reason := range s.Reasons {

@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/serving"
+	"fairlead/internal/gateway/status"
 	values "fairlead/internal/model/gateway"
 	"fairlead/internal/process/standalone"
 
@@ -92,7 +92,7 @@ func (r *Runner) removeFiles() {
 
 // start starts the serving process. One that ends has its ports a moment longer.
 func (r *Runner) start(ctx context.Context, with serving.Options, static values.Static, config *values.Config,
-	known []gateway.Status) (*serving.Controller, []gateway.Status, error) {
+	known []status.Status) (*serving.Controller, []status.Status, error) {
 	for {
 		ending := r.isEnding()
 		c, statuses, err := serving.Start(ctx, with, static, config, known)

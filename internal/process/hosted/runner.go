@@ -15,8 +15,8 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/frontend/traefik/provider"
-	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/serving"
+	"fairlead/internal/gateway/status"
 	"fairlead/internal/lock"
 	"fairlead/internal/model"
 	values "fairlead/internal/model/gateway"
@@ -133,7 +133,7 @@ func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 	r.setFiles(filesOf(config))
 	r.obtain(static)
 	r.obtained.manager.Complete(&config)
-	var statuses []gateway.Status
+	var statuses []status.Status
 	switch {
 	case r.controller == nil:
 		var with serving.Options
@@ -262,7 +262,7 @@ func (r *Runner) stopDocker() {
 }
 
 // report logs each object that cannot be used, once for each reason.
-func (r *Runner) report(all []gateway.Status) {
+func (r *Runner) report(all []status.Status) {
 	r.reported = standalone.Report(r.log, "gateway: ", all, r.reported)
 }
 

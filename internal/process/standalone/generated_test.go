@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/acme"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/internal/process/standalone"
 )
@@ -140,7 +141,7 @@ func (x *examiner) sources(seed uint64, pairs []tree.Pair) (map[string]standalon
 }
 
 // use builds the gateway with certificates, and shows and explains it.
-func (x *examiner) use(settings model.Static, config model.Config, known []gateway.Status) string {
+func (x *examiner) use(settings model.Static, config model.Config, known []status.Status) string {
 	settings.AccessLog = nil
 	for _, r := range settings.Resolvers {
 		r.Storage = filepath.Join(x.dir, "acme.json")

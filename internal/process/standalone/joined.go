@@ -2,7 +2,7 @@ package standalone
 
 import (
 	"fairlead/internal/frontend/traefik"
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -17,4 +17,4 @@ func (p part) Config() model.Config { return p.config }
 
 // Together returns the configuration of all sources, and the problems that are known. The
 // objects are the same as in the sources, which lose their renamed objects.
-func Together(sources map[string]Source) (model.Config, []gateway.Status) { return together(sources) }
+func Together(sources map[string]Source) (model.Config, []status.Status) { return together(sources) }

@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/internal/process/standalone"
 )
@@ -46,21 +47,21 @@ func TestConflictsAreExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	states := map[string]gateway.Status{}
+	states := map[string]status.Status{}
 	for _, s := range g.Apply(&all, known) {
 		states[s.Kind+" "+s.Name] = s
 	}
 	for object, want := range map[string]struct {
-		state  gateway.State
+		state  status.State
 		reason string
 	}{
-		"router shop.a@docker":                 {gateway.Warning, "container a: container b of compose project b defines"},
-		"router shop.b@docker":                 {gateway.Warning, "container b: container a of compose project a defines"},
-		"middleware auth.a@docker":             {gateway.Warning, "references from elsewhere, also from files, are closed"},
-		"middleware auth@docker":               {gateway.Disabled, "refer to one of auth.a@docker, auth.b@docker"},
-		"router shop.c.container:c@docker":     {gateway.Disabled, `value "high"`},
-		"middleware auth.c.container:c@docker": {gateway.Disabled, "prefx"},
-		"router f@file":                        {gateway.Disabled, "middleware auth@docker is disabled: container a: the name is ambiguous"},
+		"router shop.a@docker":                 {status.Warning, "container a: container b of compose project b defines"},
+		"router shop.b@docker":                 {status.Warning, "container b: container a of compose project a defines"},
+		"middleware auth.a@docker":             {status.Warning, "references from elsewhere, also from files, are closed"},
+		"middleware auth@docker":               {status.Disabled, "refer to one of auth.a@docker, auth.b@docker"},
+		"router shop.c.container:c@docker":     {status.Disabled, `value "high"`},
+		"middleware auth.c.container:c@docker": {status.Disabled, "prefx"},
+		"router f@file":                        {status.Disabled, "middleware auth@docker is disabled: container a: the name is ambiguous"},
 	} {
 		s := states[object]
 		if s.State != want.state || !strings.Contains(strings.Join(s.Reasons, "\n"), want.reason) {

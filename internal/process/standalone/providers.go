@@ -8,9 +8,9 @@ import (
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/frontend/traefik/provider"
-	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/acme"
 	"fairlead/internal/gateway/serving"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -113,7 +113,7 @@ func (s *sources) serve(ctx context.Context, opt serving.Options) (*serving.Cont
 
 // complete returns the configuration of all providers, with certificates and challenges, and
 // the problems that are known. The caller has locked mu.
-func (s *sources) complete() (model.Config, []gateway.Status) {
+func (s *sources) complete() (model.Config, []status.Status) {
 	config, known := together(s.parts)
 	s.certificates.Complete(&config)
 	return config, known

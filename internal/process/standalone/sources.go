@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -20,7 +21,7 @@ var precedence = []string{"file", "cluster", "docker", "swarm"}
 
 // together returns the configuration of all providers, and the problems that are known. It removes the
 // renamed objects from the parts: they hold for one change, and names may have other owners at the next one.
-func together(parts map[string]part) (all model.Config, known []gateway.Status) {
+func together(parts map[string]part) (all model.Config, known []status.Status) {
 	j := joiner{all: &all, owners: map[string]string{}}
 	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
 		return slices.Index(precedence, a) - slices.Index(precedence, b)
@@ -45,14 +46,14 @@ func together(parts map[string]part) (all model.Config, known []gateway.Status) 
 const sourceKind = "source"
 
 // statusOf returns the status of the object that a problem is about.
-func statusOf(p traefik.Problem) gateway.Status {
-	s := gateway.Status{Kind: sourceKind, Name: p.Source, State: gateway.Disabled, Reasons: []string{p.Text},
+func statusOf(p traefik.Problem) status.Status {
+	s := status.Status{Kind: sourceKind, Name: p.Source, State: status.Disabled, Reasons: []string{p.Text},
 		Rule: p.Rule}
 	if at := strings.LastIndex(p.Object, " "); at >= 0 {
 		s.Kind, s.Name, s.Reasons = p.Object[:at], p.Object[at+1:], []string{p.Source + ": " + p.Text}
 	}
 	if p.Warning {
-		s.State = gateway.Warning
+		s.State = status.Warning
 	}
 	return s
 }
@@ -105,12 +106,12 @@ func merge[T any](j *joiner, provider, kind string, to *map[string]*T, from map[
 }
 
 // report logs each object that cannot be used, once for each reason.
-func (s *sources) report(all []gateway.Status) { s.reported = Report(s.log, "", all, s.reported) }
+func (s *sources) report(all []status.Status) { s.reported = Report(s.log, "", all, s.reported) }
 
 // Report logs the reasons of all objects that are not among those that were reported, and returns the
 // reasons that there are now. The reason of a source that all of its objects have is logged once. Prefix
 // is before each reason.
-func Report(log *slog.Logger, prefix string, all []gateway.Status, reported map[string]bool) (now map[string]bool) {
+func Report(log *slog.Logger, prefix string, all []status.Status, reported map[string]bool) (now map[string]bool) {
 	ofSources := map[string]bool{}
 	for _, status := range all {
 		if status.Kind == sourceKind {
@@ -133,8 +134,8 @@ func Report(log *slog.Logger, prefix string, all []gateway.Status, reported map[
 
 // Checked is the result of a check of files.
 type Checked struct {
-	Objects []gateway.Status `json:"objects"`
-	Answer  *gateway.Answer  `json:"answer,omitempty"`
+	Objects []status.Status `json:"objects"`
+	Answer  *gateway.Answer `json:"answer,omitempty"`
 	// Problem is empty if all objects can be used and a router matches.
 	Problem string `json:"problem,omitempty"`
 }
@@ -152,11 +153,11 @@ func Check(paths []string, url, method string) (Checked, error) {
 }
 
 // Result returns the result of a check from the states of the objects.
-func Result(g *gateway.Gateway, objects []gateway.Status, url, method string) (Checked, error) {
-	result := Checked{Objects: slices.DeleteFunc(slices.Clone(objects), func(s gateway.Status) bool {
+func Result(g *gateway.Gateway, objects []status.Status, url, method string) (Checked, error) {
+	result := Checked{Objects: slices.DeleteFunc(slices.Clone(objects), func(s status.Status) bool {
 		return strings.HasSuffix(s.Name, "@internal")
 	})}
-	if slices.ContainsFunc(result.Objects, func(s gateway.Status) bool { return s.State == gateway.Disabled }) {
+	if slices.ContainsFunc(result.Objects, func(s status.Status) bool { return s.State == status.Disabled }) {
 		result.Problem = "check the files: an object cannot be used"
 	}
 	if url == "" {

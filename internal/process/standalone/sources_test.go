@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"fairlead/internal/frontend/traefik"
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -67,14 +67,14 @@ func TestReport(t *testing.T) {
 		return a
 	}
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
-	of := func(object, text string) gateway.Status {
+	of := func(object, text string) status.Status {
 		return statusOf(traefik.Problem{Object: object, Source: "a.yml", Text: text, Warning: true})
 	}
-	first := []gateway.Status{of("router a@file", "broken"), of("router b@file", "broken"), of("router b@file", "odd"),
+	first := []status.Status{of("router a@file", "broken"), of("router b@file", "broken"), of("router b@file", "odd"),
 		of("", "broken")}
 	reported := Report(logger, "", first, nil)
 	reported = Report(logger, "", first, reported)
-	Report(logger, "", []gateway.Status{of("", "worse"), of("router a@file", "worse")}, reported)
+	Report(logger, "", []status.Status{of("", "worse"), of("router a@file", "worse")}, reported)
 	want := `msg="a.yml: odd" router=b@file state=warning
 msg=broken source=a.yml state=warning
 msg=worse source=a.yml state=warning

@@ -20,6 +20,7 @@ import (
 	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/sticky"
+	"fairlead/internal/gateway/transport"
 	"fairlead/internal/model/gateway"
 )
 
@@ -225,7 +226,7 @@ func (b *balancer) serve(w http.ResponseWriter, r *http.Request, p *place) {
 		if err == nil {
 			return
 		}
-		fault, e := faultOf(r, err), asError(err)
+		fault, e := faultOf(r, err), transport.AsError(err)
 		if fault == middleware.ServerFault {
 			p.Record(e, time.Now())
 		}
@@ -345,7 +346,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error, fault middleware.
 	if x != nil {
 		x.fault = fault
 	}
-	if x != nil && x.status != 0 || asError(err).Started {
+	if x != nil && x.status != 0 || transport.AsError(err).Started {
 		panic(http.ErrAbortHandler)
 	}
 	status := statusOf(r, err)

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/healthcheck"
 	"fairlead/internal/gateway/status"
+	"fairlead/internal/gateway/transport"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -230,7 +231,7 @@ func (b *builder) server(
 	}
 	s := b.running[key]
 	if s == nil {
-		f, err := newForwarder(u, via, flush)
+		f, err := transport.New(u, via, flush)
 		if err != nil {
 			return member{}, err
 		}

@@ -6,13 +6,10 @@ import (
 	"net"
 	"net/http"
 
-	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/transport"
 )
-
-// errFault is the result of what has failed by a mistake in the gateway.
-var errFault = goroutine.ErrPanic
 
 // faultOf returns who caused that a request could not be forwarded. It is the only place that decides:
 // conditions of servers, circuit breakers, retries and statuses depend on it.
@@ -34,20 +31,11 @@ func faultOf(r *http.Request, err error) middleware.Fault {
 // statusOf returns the status for a request that could not be forwarded. That of a client's fault is
 // never 5xx.
 func statusOf(r *http.Request, err error) int {
-	e := asError(err)
+	e := transport.AsError(err)
 	if !e.Client && errors.Is(r.Context().Err(), context.Canceled) {
 		return h1.StatusClientClosedRequest
 	}
 	return e.Status()
-}
-
-// asError returns the error as one of a forwarder.
-func asError(err error) *h1.Error {
-	var e *h1.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return &h1.Error{Op: "forward request", Err: err, Sent: true, BodyRead: true}
 }
 
 func isTimeout(err error) bool {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -26,7 +27,8 @@ func TestFlushIntervals(t *testing.T) {
 		"a@file": service(-1), "b@file": service(time.Hour), "c@file": service(0)}}}, nil)
 	found := map[time.Duration]bool{}
 	for _, s := range g.running {
-		found[s.forward.(*library).proxy.FlushInterval] = true
+		proxy := reflect.ValueOf(s.forward).Elem().FieldByName("proxy").Elem()
+		found[time.Duration(proxy.FieldByName("FlushInterval").Int())] = true
 	}
 	want := []time.Duration{-1, 100 * time.Millisecond, time.Hour}
 	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, want) {

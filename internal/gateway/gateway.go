@@ -23,6 +23,7 @@ import (
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/gateway/tlsconfig"
+	"fairlead/internal/gateway/transport"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -140,7 +141,7 @@ func (g *Gateway) follow(name string, wanted *checkOf) {
 	var err error
 	// The goroutines of the checks start last, so a service that fails has none.
 	failed := recovery.Object("service "+name, func() {
-		transport := func() (*http.Transport, error) { return newTransport(wanted.via) }
+		transport := func() (*http.Transport, error) { return transport.HTTP(wanted.via) }
 		report := func(s healthcheck.Server, down bool, why string) {
 			g.log.Info("server changed", "service", name, "server", gateway.ShownURL(s.URL.String()), "down",
 				down, "reason", why)

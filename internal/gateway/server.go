@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/sticky"
+	"fairlead/internal/gateway/transport"
 	"fairlead/internal/model/gateway"
 )
 
@@ -22,16 +23,9 @@ type server struct {
 	// pending is the number of requests without an answer.
 	pending atomic.Int64
 	pace    condition.Pace
-	forward forwarder
+	forward transport.Forwarder
 	// uses counts the services that have it. Only changes of the configuration use it.
 	uses int
-}
-
-// forwarder sends requests to one server.
-type forwarder interface {
-	// Forward sends the request, whose headers are prepared, and writes the response.
-	Forward(w http.ResponseWriter, r *http.Request, host string) error
-	Close()
 }
 
 // member is a server of a service.

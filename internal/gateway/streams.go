@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/stream"
+	"fairlead/internal/gateway/transport"
 	"fairlead/internal/model/gateway"
 )
 
@@ -80,6 +81,6 @@ func (b *builder) weakerHTTPS(entry, name, options string) string {
 
 // tlsToServer returns the parameters of TLS to a TCP server.
 func tlsToServer(t *gateway.ServerTLS) (*tls.Config, error) {
-	return clientConfig(&gateway.ServersTransport{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
+	return transport.TLS(&gateway.ServersTransport{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
 		RootCAs: t.RootCAs, Certificates: t.Certificates, PeerCertURI: t.PeerCertURI})
 }

@@ -1,4 +1,4 @@
-package gateway
+package transport
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ const defaultFlush = 100 * time.Millisecond
 // newLibrary returns a forwarder to the server. Parts of a response are sent on after the time flush, at once if
 // it is negative.
 func newLibrary(to *url.URL, t *gateway.ServersTransport, flush time.Duration) (*library, error) {
-	transport, err := newTransport(t)
+	transport, err := HTTP(t)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (w recoveringWriter) WriteHeader(status int) {
 
 // FlushError is for http.ResponseController.
 func (w recoveringWriter) FlushError() (err error) {
-	err = errFault // if it panics
+	err = goroutine.ErrPanic // if it panics
 	defer goroutine.Recover("send a part of a response")
 	err = http.NewResponseController(w.ResponseWriter).Flush()
 	return err
@@ -128,9 +128,9 @@ func (l *library) Close() {
 // not want.
 const expectWait = time.Second
 
-// newTransport returns the transport of net/http with the settings.
-func newTransport(t *gateway.ServersTransport) (*http.Transport, error) {
-	config, err := clientConfig(t)
+// HTTP returns the transport of net/http with the settings.
+func HTTP(t *gateway.ServersTransport) (*http.Transport, error) {
+	config, err := TLS(t)
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +152,8 @@ func newTransport(t *gateway.ServersTransport) (*http.Transport, error) {
 	}, nil
 }
 
-// clientConfig returns the parameters of TLS to servers.
-func clientConfig(t *gateway.ServersTransport) (*tls.Config, error) {
+// TLS returns the parameters of TLS to servers.
+func TLS(t *gateway.ServersTransport) (*tls.Config, error) {
 	if t.PeerCertURI != "" {
 		return nil, errors.New("peerCertURI is not supported: verify servers with serverName and rootCAs")
 	}

@@ -1,4 +1,4 @@
-package gateway
+package transport
 
 import (
 	"cmp"
@@ -50,13 +50,4 @@ func newUpgrades(to *url.URL, t *gateway.ServersTransport, config *tls.Config) *
 		return secure, nil
 	}
 	return p
-}
-
-// newForwarder returns the forwarder to the server. The direct one needs no interval: it sends on what it has
-// before it waits for the server.
-func newForwarder(to *url.URL, t *gateway.ServersTransport, flush time.Duration) (forwarder, error) {
-	if to.Scheme == "http" {
-		return newDirect(to, t), nil
-	}
-	return newLibrary(to, t, flush)
 }

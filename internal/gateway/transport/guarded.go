@@ -1,4 +1,4 @@
-package gateway
+package transport
 
 import (
 	"io"
@@ -37,7 +37,7 @@ func (b *guardedBody) Read(p []byte) (n int, err error) {
 	if b.ended.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	err = errFault // if it panics
+	err = goroutine.ErrPanic // if it panics
 	defer goroutine.Recover("read the body of a request")
 	n, err = b.from.Read(p)
 	return n, err

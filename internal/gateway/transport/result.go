@@ -1,4 +1,4 @@
-package gateway
+package transport
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
 )
 
@@ -61,9 +62,9 @@ func (r *result) of(send func(*http.Request), w http.ResponseWriter, request *ht
 		return nil
 	}
 	if err := r.request.failure(); err != nil {
-		return &h1.Error{Op: "read request body", Err: err, Sent: true, BodyRead: true, Client: err != errFault}
+		return &h1.Error{Op: "read request body", Err: err, Sent: true, BodyRead: true, Client: err != goroutine.ErrPanic}
 	}
-	return asError(r.err)
+	return AsError(r.err)
 }
 
 // broken returns why the response has broken off: its body could not be read, or the client did not take it.
@@ -115,4 +116,13 @@ func (f *followed) failure() error {
 		return *err
 	}
 	return nil
+}
+
+// AsError returns the error as one of a forwarder.
+func AsError(err error) *h1.Error {
+	var e *h1.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &h1.Error{Op: "forward request", Err: err, Sent: true, BodyRead: true}
 }

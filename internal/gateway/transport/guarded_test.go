@@ -1,6 +1,7 @@
-package gateway
+package transport
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/gateway/admission"
-	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
 )
 
@@ -85,19 +84,48 @@ func TestLibraryGivesTheBodyBack(t *testing.T) {
 	}
 }
 
-// TestCopiesAreNoAttempts sends a copy of a request that retry may send again: the copy must not change the attempt,
-// which another goroutine uses.
-func TestCopiesAreNoAttempts(t *testing.T) {
-	attempts := make(chan *middleware.Attempt, 1)
-	service := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { attempts <- middleware.AttemptOf(r) })
-	m := &mirroring{service: http.NotFoundHandler(), count: new(atomic.Uint64), copies: new(admission.Copies),
-		mirrors: []mirror{{percent: 100, service: service}}}
-	retry, err := middleware.New("retry", &gateway.Middleware{Retry: &gateway.Retry{Attempts: 2}}, middleware.Deps{})
+type faultyBody struct{ io.ReadCloser }
+
+func (faultyBody) Read([]byte) (int, error) { panic("a mistake in Read") }
+
+// faultyWriter panics when it writes interim responses or parts.
+type faultyWriter struct{ http.ResponseWriter }
+
+func (w faultyWriter) WriteHeader(status int) {
+	if status < 200 {
+		panic("a mistake in WriteHeader")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (faultyWriter) FlushError() error { panic("a mistake in Flush") }
+
+// TestPanicsOnGoroutinesOfLibraries lets a body and a response panic where net/http uses them on
+// goroutines of its own.
+func TestPanicsOnGoroutinesOfLibraries(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		_, _ = io.Copy(w, r.Body)
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.WriteString(w, "more")
+	}))
+	defer s.Close()
+	to, _ := url.Parse(s.URL)
+	l, err := newLibrary(to, &gateway.ServersTransport{InsecureSkipVerify: true}, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	retry(m).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-	if a := <-attempts; a != nil {
-		t.Errorf("the copy is attempt %d", a.Number)
+	defer l.Close()
+	out := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/", faultyBody{io.NopCloser(bytes.NewReader(nil))})
+	r.ContentLength = 10
+	if err := l.Forward(out, r, "a.test"); err == nil {
+		t.Error("a body that panics is no error")
+	}
+	out = httptest.NewRecorder()
+	r = httptest.NewRequest(http.MethodPost, "/", bytes.NewReader([]byte("text")))
+	err = l.Forward(faultyWriter{out}, r, "a.test")
+	if err != nil || out.Code != http.StatusOK {
+		t.Errorf("a response whose parts cannot be flushed: %v, status %d", err, out.Code)
 	}
 }

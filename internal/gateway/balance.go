@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/observe"
 	"fairlead/internal/gateway/sticky"
 	"fairlead/internal/gateway/transport"
 	"fairlead/internal/model/gateway"
@@ -262,54 +263,31 @@ func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) error 
 	if !b.passHost {
 		host = p.url.Host
 	}
-	x := exchangeOf(w)
+	x := observe.ExchangeOf(w)
 	before, had := r.Header[forwarded.For]
 	forwarded.AppendClient(r, addressOf(r.RemoteAddr))
 	began := time.Now()
-	b.begin(x, p)
+	if p.pending.Add(1); x != nil { // copies of requests have none
+		x.Send(b.service, p.url, b.open)
+	}
 	defer func() { // a response that breaks off ends in a panic
 		if r.Header[forwarded.For] = before; !had {
 			delete(r.Header, forwarded.For)
 		}
-		b.end(x, p, began)
+		if p.pending.Add(-1); x != nil {
+			x.Sent(b.open, time.Since(began))
+		}
 	}()
 	return b.forward(w, x, r, p, host, began)
 }
 
-// begin counts a request that is sent to the server. x is nil for copies of requests.
-func (b *balancer) begin(x *exchange, p *place) {
-	p.pending.Add(1)
-	if x == nil {
-		return
-	}
-	x.service, x.server, x.origin, x.fault = b.service, p.server, nil, middleware.NoFault
-	if x.attempts++; x.counted {
-		b.open.Begin(x.kind)
-	}
-}
-
-// end counts the end of a request that begin has counted.
-func (b *balancer) end(x *exchange, p *place, began time.Time) {
-	p.pending.Add(-1)
-	if x == nil {
-		return
-	}
-	if x.took = time.Since(began); x.counted {
-		b.open.End(x.kind)
-	}
-}
-
 // forward sends the request to the server, and records the outcome if later requests or the
 // access log need it.
-func (b *balancer) forward(w http.ResponseWriter, x *exchange, r *http.Request, p *place, host string,
+func (b *balancer) forward(w http.ResponseWriter, x *observe.Exchange, r *http.Request, p *place, host string,
 	began time.Time) error {
-	logged := x != nil && x.hasOrigin
-	if !b.watches && !logged {
+	seen := x.Watch(w, r, began, b.watches)
+	if seen == nil {
 		return p.forward.Forward(w, p.addressed(r), host)
-	}
-	seen := &watch{ResponseWriter: w, began: began, request: r}
-	if logged {
-		seen.copies, x.origin = x.hasHeaders, seen
 	}
 	err := p.forward.Forward(seen, p.addressed(r), host)
 	if b.watches {
@@ -320,18 +298,18 @@ func (b *balancer) forward(w http.ResponseWriter, x *exchange, r *http.Request, 
 
 // learn records the outcome of a request for the choice of later ones. One that fails by another's fault
 // than the server's says nothing about the server.
-func (b *balancer) learn(p *place, r *http.Request, seen *watch, err error) {
+func (b *balancer) learn(p *place, r *http.Request, seen *observe.Response, err error) {
 	fault := faultOf(r, err)
 	if fault == middleware.ClientFault || fault == middleware.GatewayFault || r.Context().Err() != nil {
 		return
 	}
 	now := time.Now()
-	if seen.first > 0 {
-		p.pace.Add(seen.first, now)
+	if seen.First > 0 {
+		p.pace.Add(seen.First, now)
 	}
 	switch {
 	case b.passive == nil:
-	case fault == middleware.NoFault && seen.status < http.StatusInternalServerError:
+	case fault == middleware.NoFault && seen.Status < http.StatusInternalServerError:
 		p.Succeed()
 	case p.Fail(b.passive, now):
 		b.log.Info("server is taken out after failed requests", "service", b.service,
@@ -342,11 +320,11 @@ func (b *balancer) learn(p *place, r *http.Request, seen *watch, err error) {
 // failed answers a request that could not be forwarded. If the response has begun,
 // only the end of its connection shows the client that it is truncated.
 func failed(w http.ResponseWriter, r *http.Request, err error, fault middleware.Fault) {
-	x := exchangeOf(w)
+	x := observe.ExchangeOf(w)
 	if x != nil {
-		x.fault = fault
+		x.SetFault(fault)
 	}
-	if x != nil && x.status != 0 || transport.AsError(err).Started {
+	if x != nil && x.Begun() || transport.AsError(err).Started {
 		panic(http.ErrAbortHandler)
 	}
 	status := statusOf(r, err)

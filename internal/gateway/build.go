@@ -305,7 +305,7 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 		r.Options, r.Hostless = options, use.Open
 		b.now.tls = append(b.now.tls, use)
 	}
-	b.observe(entry, r, value.Observability, at.Observability)
+	b.observer.Router(entry, r, value.Observability, at.Observability)
 	b.now.placed = append(b.now.placed, placed{entry, options != "", r})
 	return nil
 }
@@ -397,7 +397,7 @@ func (b *builder) addRedirections() {
 		b.status.Of("router", name)
 		r := &route.Router{Name: name, Service: "noop@internal", Rule: parsed,
 			Priority: cmp.Or(e.Redirect.Priority, redirectPriority), Handler: wrap(b.kept.internal["noop@internal"])}
-		b.observe(e.Name, r)
+		b.observer.Router(e.Name, r)
 		b.tables.add([]placed{{e.Name, false, r}})
 	}
 }

@@ -204,7 +204,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 			s.Down.Store(false)
 		}
 	}
-	return newBalancer(name, value, places, b.now.turns, b.observer.metrics.OpenAtService(name), b.log)
+	return newBalancer(name, value, places, b.now.turns, b.observer.Metrics.OpenAtService(name), b.log)
 }
 
 // transport returns the named transport, or the default one.

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/observe"
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/target"
 	"fairlead/internal/model/gateway"
@@ -17,7 +17,8 @@ import (
 // entry is the handler of one entry point.
 type entry struct {
 	*Gateway
-	observed
+	name       string
+	observed   *observe.Entry
 	targets    target.Cleaner
 	forwarding forwarded.Headers
 	// denied, if not nil, refuses paths with some encoded characters.
@@ -28,7 +29,7 @@ func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
 	f, err := forwarded.New(forwarded.Settings{Trusted: value.TrustedProxies, Insecure: value.Insecure,
 		Port: portOfAddress(value.Address), Connection: value.ConnectionHeaders,
 		NotAppend: value.NotAppendXForwardedFor})
-	e := &entry{Gateway: g, observed: g.observer.entry(value), targets: target.Of(value), forwarding: f}
+	e := &entry{Gateway: g, name: value.Name, observed: g.observer.Entry(value), targets: target.Of(value), forwarding: f}
 	if value.EncodedCharacters != nil {
 		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)
 	}
@@ -37,20 +38,13 @@ func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
 
 // ServeHTTP implements http.Handler.
 func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := exchanges.Get().(*exchange)
-	*x = exchange{ResponseWriter: w, started: time.Now(), target: r.RequestURI}
-	e.observer.begin(x, r)
-	defer func() {
-		x.open.End(x.kind)
-		e.observer.record(&e.observed, x, r)
-		*x = exchange{}
-		exchanges.Put(x)
-	}()
+	x := e.observed.Begin(w, r)
+	defer e.observed.End(x, r)
 	e.serve(x, r)
 }
 
 // serve finds the router of the request.
-func (e *entry) serve(x *exchange, r *http.Request) {
+func (e *entry) serve(x *observe.Exchange, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		http.Error(x, http.StatusText(http.StatusNotImplemented), http.StatusNotImplemented)
 		return
@@ -65,31 +59,28 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 	}
 	peer := addressOf(r.RemoteAddr)
 	r = e.forwarding.Apply(r, peer)
-	x.request = requestOf(r, peer)
+	x.Request = requestOf(r, peer)
 	now := e.current.Load()
 	if r.TLS != nil && !now.tls.holds(e.name, r.TLS) {
 		x.Header().Set("Connection", "close") // a new connection has the options of now
 		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
 		return
 	}
-	if r.TLS != nil && !now.tls.hosts.Agree(e.name, r.TLS.ServerName, x.request.Host) {
+	if r.TLS != nil && !now.tls.hosts.Agree(e.name, r.TLS.ServerName, x.Request.Host) {
 		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
 		return
 	}
-	if x.router = now.entries[e.name].of(r.TLS != nil).Find(&x.request); x.router == nil {
+	if x.Router = now.entries[e.name].of(r.TLS != nil).Find(&x.Request); x.Router == nil {
 		http.NotFound(x, r)
 		return
 	}
-	if r.TLS != nil && !now.tls.hosts.Admits(e.name, r.TLS.ServerName, x.router.Options, x.router.Hostless) {
-		x.router = nil
+	if r.TLS != nil && !now.tls.hosts.Admits(e.name, r.TLS.ServerName, x.Router.Options, x.Router.Hostless) {
+		x.Router = nil
 		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
 		return
 	}
-	if x.counted = x.router.Source != nil; x.counted {
-		x.open = e.inProgress
-		x.open.Begin(x.kind)
-	}
-	x.router.Handler.ServeHTTP(x, r)
+	e.observed.Count(x)
+	x.Router.Handler.ServeHTTP(x, r)
 }
 
 // answerAsterisk answers a request to the gateway as a whole: only OPTIONS may be (RFC 9112 3.2.4). As in net/http,

@@ -12,7 +12,10 @@ import (
 	"cmp"
 	"crypto/tls"
 	"log/slog"
+	"maps"
 	"net/http"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/healthcheck"
+	"fairlead/internal/gateway/observe"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/gateway/tlsconfig"
@@ -34,7 +38,7 @@ type Gateway struct {
 	// defaults are the time limits of entry points that set none.
 	defaults gateway.TimeLimits
 	log      *slog.Logger
-	observer *observer
+	observer *observe.Observer
 	current  atomic.Pointer[snapshot]
 	began    time.Time
 	// own is the certificate for names that no other has.
@@ -72,7 +76,7 @@ type runningCheck struct {
 
 // New returns a gateway that has no routers yet.
 func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
-	o, err := newObserver(static)
+	o, err := observe.New(&static)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +88,10 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 		own: own, tickets: tlsconfig.NewTickets(), left: make(chan struct{}), hurried: make(chan struct{}),
 		running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
 		streams: stream.NewUse()}
-	g.copies.Log, g.copies.Dropped = log, o.metrics.Dropped
+	g.copies.Log, g.copies.Dropped = log, o.Metrics.Dropped
 	g.Apply(&gateway.Config{}, nil)
-	if o.metrics.HasServices() {
-		o.metrics.Registry.MustRegister(serversUp{g})
+	if o.Metrics.HasServices() {
+		o.Metrics.Registry.MustRegister(serversUp{g})
 	}
 	return g, nil
 }
@@ -100,7 +104,7 @@ func (g *Gateway) Apply(config *gateway.Config, known []status.Status) []status.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	next, b := g.build(config, known)
-	g.observer.configure(b)
+	g.observer.Metrics.Configure(b.config, namesOfKind(b.changed, "router"), namesOfKind(b.changed, "service"))
 	g.current.Store(next)
 	for _, name := range namesOfKind(b.changed, "service") {
 		g.follow(name, b.checkOf(name))
@@ -111,7 +115,7 @@ func (g *Gateway) Apply(config *gateway.Config, known []status.Status) []status.
 	g.streams = b.streamUse
 	b.datagramUse.Start(g.datagrams)
 	g.datagrams = b.datagramUse
-	g.observer.configured(next)
+	g.observer.Metrics.Configured(slices.Collect(maps.Values(next.tls.certificates)))
 	return next.statuses
 }
 
@@ -155,8 +159,11 @@ func (g *Gateway) follow(name string, wanted *checkOf) {
 	g.checks[name] = runningCheck{started, *wanted}
 }
 
+// LogTo writes the access log to the file from now on, and closes the file before.
+func (g *Gateway) LogTo(file *os.File) { g.observer.LogTo(file) }
+
 // Close ends the checks, closes the connections to servers and completes the access log.
 func (g *Gateway) Close() {
 	g.Apply(&gateway.Config{}, nil)
-	g.observer.log.Flush()
+	g.observer.Flush()
 }

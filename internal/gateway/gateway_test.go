@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/accesslog"
 	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/test/place"
@@ -49,7 +50,7 @@ func newLoggedWorld(t *testing.T, static model.Static, log *slog.Logger, prepare
 		do(g)
 	}
 	if l := static.AccessLog; l != nil && l.FilePath != "" {
-		file, err := gateway.OpenLog(l.FilePath)
+		file, err := accesslog.Open(l.FilePath)
 		if err != nil {
 			t.Fatal(err)
 		}

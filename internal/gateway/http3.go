@@ -25,7 +25,7 @@ func advertised(value gateway.EntryPoint, l *net.TCPListener, h http.Handler) ht
 // listenHTTP3 begins to accept connections of HTTP/3.
 func (g *Gateway) listenHTTP3(value gateway.EntryPoint, socket *net.UDPConn, h http.Handler,
 	limits *admission.Limits) (*h3.Server, error) {
-	open := g.observer.metrics.Connections.WithLabelValues(value.Name, "UDP")
+	open := g.observer.Metrics.Connections.WithLabelValues(value.Name, "UDP")
 	times := value.Timeouts.Limits(g.defaults)
 	return h3.Listen(h3.Config{Socket: socket, TLS: g.serverTLS(value), Handler: h,
 		MaxHeaderBytes: headLimit(value), MaxStreams: cmp.Or(value.MaxConcurrentStreams, 250),

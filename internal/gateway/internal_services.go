@@ -33,7 +33,7 @@ func (b *builder) internalServices() {
 		}
 	}
 	if s.Metrics != nil {
-		b.kept.internal["prometheus@internal"] = promhttp.HandlerFor(b.observer.metrics.Registry,
+		b.kept.internal["prometheus@internal"] = promhttp.HandlerFor(b.observer.Metrics.Registry,
 			promhttp.HandlerOpts{})
 		if !s.Metrics.ManualRouting {
 			b.internalRouter("prometheus@internal", orTraefik(s.Metrics.EntryPoint), "PathPrefix(`/metrics`)",
@@ -57,7 +57,7 @@ func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
 	}
 	b.status.Of("router", name)
 	r := &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority, Handler: h}
-	b.observe(entry, r)
+	b.observer.Router(entry, r)
 	b.tables.add([]placed{{entry, false, r}})
 }
 

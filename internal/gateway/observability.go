@@ -1,46 +1,11 @@
 package gateway
 
 import (
-	"strings"
-
 	"fairlead/internal/gateway/goroutine"
-	"fairlead/internal/gateway/route"
 	"fairlead/internal/model/gateway"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// observe sets what is recorded of the requests of a router at an entry point: the first setting of those given
-// decides. Requests to the gateway's own services are not counted, and logged only if
-// the access log says so, as in Traefik. Redirections of entry points are like requests
-// to others.
-func (b *builder) observe(entry string, r *route.Router, given ...*gateway.Observability) {
-	logged, counted := recorded(given...)
-	if strings.HasSuffix(r.Service, "@internal") && r.Service != "noop@internal" {
-		counted = false
-		logged = logged && b.static.AccessLog != nil && b.static.AccessLog.AddInternals
-	}
-	if r.Unlogged = !logged; counted {
-		r.Source = b.observer.metrics.NewSource(entry, r.Name, r.Service)
-	}
-}
-
-// recorded reports whether requests are logged and counted: nil means yes.
-func recorded(given ...*gateway.Observability) (logged, counted bool) {
-	var logs, metrics *bool
-	for _, o := range given {
-		if o == nil {
-			continue
-		}
-		if logs == nil {
-			logs = o.AccessLogs
-		}
-		if metrics == nil {
-			metrics = o.Metrics
-		}
-	}
-	return logs == nil || *logs, metrics == nil || *metrics
-}
 
 // serversUp is the metric of the servers' conditions. It is read from the configuration
 // in use, so it has each server from the start, and none that is gone.

@@ -18,6 +18,8 @@ import (
 	"fairlead/internal/gateway/h3"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // mostHead is the size of the largest head of a request, in bytes.
@@ -100,8 +102,8 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
+	open := g.observer.Metrics.Connections.WithLabelValues(value.Name, "TCP")
 	limits := g.newLimits(value, e.forwarding.Trusts)
-	count := g.observer.connections(value.Name, &g.open)
 	ages := h2.Aging{Handler: handler, MaxRequests: value.MaxRequests, MaxAge: value.MaxAge, Leaves: g.last.Load}
 	at.http2 = &http.Server{Handler: h2.NewPacer(ages, times.Read, times.Write),
 		Protocols: protocols, MaxHeaderBytes: headLimit(value), ReadHeaderTimeout: patience,
@@ -109,14 +111,9 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 		ErrorLog: g.errorLog(), HTTP2: http2Limits(value),
 		ConnContext: ages.Context,
 		ConnState: func(c net.Conn, state http.ConnState) {
-			goroutine.Do("count a connection", func() {
-				if count(c, state); state == http.StateClosed {
-					c.(*admitted).place.Leave()
-				}
-			})
+			goroutine.Do("count a connection", func() { g.count(open, c.(*admitted), state) })
 		},
 	}
-	open := g.observer.metrics.Connections.WithLabelValues(value.Name, "TCP")
 	at.streams = stream.NewEntry(func() *stream.Routes { return g.current.Load().streams[value.Name] }, open)
 	at.streams.TLS.GetConfigForClient = g.strictly(value, at.streams.TLS.GetConfigForClient)
 	g.tickets.Use(at.streams.TLS)
@@ -141,10 +138,24 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	return at, nil
 }
 
+// count counts the open connections of HTTP/2.
+func (g *Gateway) count(open prometheus.Gauge, c *admitted, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		open.Inc()
+	case http.StateClosed, http.StateHijacked:
+		open.Dec()
+		g.open.add(-1)
+	}
+	if state == http.StateClosed {
+		c.place.Leave()
+	}
+}
+
 // newLimits returns the limits of an entry point's connections.
 func (g *Gateway) newLimits(value gateway.EntryPoint, trusts func(netip.Addr) bool) *admission.Limits {
 	return admission.New(admission.Settings{Log: g.log, Entry: value, Entries: len(g.static.EntryPoints),
-		Trusts: trusts, Refused: g.observer.metrics.Refused})
+		Trusts: trusts, Refused: g.observer.Metrics.Refused})
 }
 
 // http2Limits returns the limits of a connection of HTTP/2. Clients that ignore

@@ -38,7 +38,7 @@ func (g *Gateway) receive(sockets Sockets) (all receiving) {
 		}
 		e := datagram.NewEntry(c, own, cmp.Or(value.UDPTimeout, 3*time.Second),
 			func() *datagram.Route { return g.current.Load().datagrams[value.Name] },
-			g.observer.metrics.Connections.WithLabelValues(value.Name, "UDP"), g.open.add)
+			g.observer.Metrics.Connections.WithLabelValues(value.Name, "UDP"), g.open.add)
 		all = append(all, e)
 		e.Start(func(err error) {
 			g.log.Error("cannot receive datagrams", "entry point", value.Name, "error", err)

@@ -1,4 +1,5 @@
-// Package accesslog writes a line per request, in Traefik's common and JSON forms. It opens no file.
+// Package accesslog writes a line per request, in Traefik's common and JSON forms. A log opens no file: the process that
+// serves clients needs no right to.
 package accesslog
 
 import (
@@ -41,6 +42,15 @@ func New(value gateway.AccessLog) (*Log, error) {
 	l := &Log{value: value, fields: newFields(value.Fields), json: value.Format == "json"}
 	l.To(os.Stdout)
 	return l, nil
+}
+
+// Open opens the file of an access log for To.
+func Open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("access log: %w", err)
+	}
+	return f, nil
 }
 
 // To writes to the file from now on, and closes the file before.

@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/accesslog"
 	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 
@@ -206,7 +207,7 @@ func (p *process) end() error {
 
 // openLog opens a file for the access log.
 func openLog(path string) (int, error) {
-	file, err := gateway.OpenLog(path)
+	file, err := accesslog.Open(path)
 	if err != nil {
 		return -1, err
 	}

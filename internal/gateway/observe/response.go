@@ -1,4 +1,4 @@
-package gateway
+package observe
 
 import (
 	"io"
@@ -8,16 +8,16 @@ import (
 	"fairlead/internal/gateway/middleware"
 )
 
-// watch notes the status of a server's response, and when its head arrived.
-type watch struct {
+// Response notes the status of a server's response, and when its head arrived.
+type Response struct {
 	http.ResponseWriter
 	began time.Time
 	// request is the one that is answered.
 	request *http.Request
-	// status is 0 until the head has arrived, and after a change of protocols.
-	status int
-	// first is the time from the end of the request to the head.
-	first time.Duration
+	// Status is 0 until the head has arrived, and after a change of protocols.
+	Status int
+	// First is the time from the end of the request to the head.
+	First time.Duration
 	// written is the size of the body in bytes.
 	written int64
 	// copies: header becomes a copy of the response's, which middlewares may change later.
@@ -25,9 +25,9 @@ type watch struct {
 	header http.Header
 }
 
-func (w *watch) note(status int) {
-	if w.status == 0 && status >= http.StatusOK {
-		w.status, w.first = status, middleware.ServerTook(w.request, w.began)
+func (w *Response) note(status int) {
+	if w.Status == 0 && status >= http.StatusOK {
+		w.Status, w.First = status, middleware.ServerTook(w.request, w.began)
 		if w.copies {
 			w.header = w.Header().Clone()
 		}
@@ -35,16 +35,16 @@ func (w *watch) note(status int) {
 }
 
 // Unwrap lets http.ResponseController find the methods of the connection.
-func (w *watch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *Response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *watch) WriteHeader(status int) {
+func (w *Response) WriteHeader(status int) {
 	w.note(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
-func (w *watch) Write(b []byte) (int, error) {
+func (w *Response) Write(b []byte) (int, error) {
 	w.note(http.StatusOK)
 	n, err := w.ResponseWriter.Write(b)
 	w.written += int64(n)
@@ -52,7 +52,7 @@ func (w *watch) Write(b []byte) (int, error) {
 }
 
 // ReadFrom implements io.ReaderFrom, so that the kernel can move a large body.
-func (w *watch) ReadFrom(src io.Reader) (int64, error) {
+func (w *Response) ReadFrom(src io.Reader) (int64, error) {
 	w.note(http.StatusOK)
 	n, err := io.Copy(w.ResponseWriter, src)
 	w.written += n
@@ -60,7 +60,7 @@ func (w *watch) ReadFrom(src io.Reader) (int64, error) {
 }
 
 // Flush implements http.Flusher.
-func (w *watch) Flush() {
+func (w *Response) Flush() {
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}

@@ -38,9 +38,9 @@ func (g *Gateway) downServers(service string) (down []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if built := g.kept.services[service]; built != nil {
-		for s, c := range built.conditions {
+		for s, c := range built.state.Servers() {
 			if !c.IsUp() {
-				down = append(down, s.url.String())
+				down = append(down, s.String())
 			}
 		}
 	}
@@ -56,8 +56,8 @@ func (g *Gateway) lastFailures(service string) map[string]shown.Failure {
 		return nil
 	}
 	var all map[string]shown.Failure
-	for s, c := range built.conditions {
-		last, url := c.Last(), gateway.ShownURL(s.url.String())
+	for s, c := range built.state.Servers() {
+		last, url := c.Last(), gateway.ShownURL(s.String())
 		if last == nil || last.At.Before(all[url].At) {
 			continue
 		}

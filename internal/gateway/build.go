@@ -8,9 +8,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"sync/atomic"
 
-	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/middleware"
@@ -75,17 +73,12 @@ type builder struct {
 
 // parts are what a router or a service consists of.
 type parts struct {
-	needs []status.Object
-	// had and conditions are the conditions of a service's servers before and after the change.
-	had, conditions map[*server]*condition.Condition
-	check           *checkOf
-	placed          []placed
-	tls             []hosttls.Use
+	needs  []status.Object
+	placed []placed
+	tls    []hosttls.Use
 	// last and states are the middlewares before and after the change, by entry point; those
 	// of a service have none.
 	last, states map[string]middleware.States
-	// turns counts the turns of a service.
-	turns *atomic.Uint64
 }
 
 // build makes a snapshot of the configuration. Faulty objects are left out; their

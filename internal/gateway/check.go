@@ -18,9 +18,7 @@ func Checking(static gateway.Static, config *gateway.Config, known []status.Stat
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	next, _ := g.build(config, known)
-	for _, s := range g.running {
-		s.forward.Close()
-	}
+	g.services.Close()
 	g.current.Store(next)
 	return g, nil
 }

@@ -1,15 +1,11 @@
 package gateway
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 
 	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/observe"
-	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/target"
 	"fairlead/internal/model/gateway"
 )
@@ -57,9 +53,9 @@ func (e *entry) serve(x *observe.Exchange, r *http.Request) {
 		http.Error(x, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
 		return
 	}
-	peer := addressOf(r.RemoteAddr)
+	peer := forwarded.Peer(r.RemoteAddr)
 	r = e.forwarding.Apply(r, peer)
-	x.Request = requestOf(r, peer)
+	x.Request = target.Request(r, peer)
 	now := e.current.Load()
 	if r.TLS != nil && !now.tls.holds(e.name, r.TLS) {
 		x.Header().Set("Connection", "close") // a new connection has the options of now
@@ -92,40 +88,4 @@ func answerAsterisk(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
-}
-
-// requestOf returns what rules see of the request.
-func requestOf(r *http.Request, peer netip.Addr) rule.Request {
-	return rule.Request{Method: r.Method, Host: hostOf(r.Host), Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery,
-		Header: r.Header, Client: peer}
-}
-
-// hostOf returns the host of a Host field as rules compare it, without the port (RFC 3986 3.2.2). Several
-// colons without brackets are an address.
-func hostOf(host string) string {
-	if bracketed, ok := strings.CutPrefix(host, "["); ok {
-		host, _, _ = strings.Cut(bracketed, "]")
-	} else if name, port, ok := strings.Cut(host, ":"); ok && !strings.Contains(port, ":") {
-		host = name
-	}
-	return rule.CanonicalHost(host)
-}
-
-// addressOf returns the address of a peer.
-func addressOf(remote string) netip.Addr {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return at.Addr().Unmap().WithZone("")
-}
-
-// portOfAddress returns the port of an entry point's address, HOST:PORT/PROTOCOL.
-func portOfAddress(address string) string {
-	address, _, _ = strings.Cut(address, "/")
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return ""
-	}
-	return port
 }

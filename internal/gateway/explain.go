@@ -49,7 +49,7 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	if !prepared.Clean(r) {
 		return Answer{}, fmt.Errorf("URL %s: its path is invalid: the answer is 400", text)
 	}
-	request := requestOf(r, netip.Addr{})
+	request := target.Request(r, netip.Addr{})
 	now := g.current.Load()
 	var missed Answer
 	if len(entries) == 1 {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/http"
-	"time"
 
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
@@ -21,18 +20,13 @@ func (g *Gateway) Handler(entry string) (http.Handler, error) {
 	return http.NotFoundHandler(), nil
 }
 
-// WithoutServers calls do while the gateway cannot remember servers: building a service that has a new one panics.
+// WithoutServers calls do while the gateway cannot connect to servers: building a service that has a new one panics.
 func (g *Gateway) WithoutServers(do func()) {
-	running := g.running
-	g.running = nil
-	defer func() { g.running = running }()
+	connect := g.services.Connect
+	g.services.Connect = nil
+	defer func() { g.services.Connect = connect }()
 	do()
 }
 
 // BreakRule makes a router panic when it is built again with the same rule.
 func (g *Gateway) BreakRule(router string) { g.kept.routers[router].rule = new(rule.Rule) }
-
-// CheckInterval returns the time between two checks of a service's server that is up.
-func (g *Gateway) CheckInterval(service string) time.Duration {
-	return g.checks[service].of.value.Interval
-}

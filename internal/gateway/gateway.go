@@ -9,27 +9,22 @@
 package gateway
 
 import (
-	"cmp"
 	"crypto/tls"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/datagram"
-	"fairlead/internal/gateway/healthcheck"
 	"fairlead/internal/gateway/observe"
+	"fairlead/internal/gateway/services"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/gateway/tlsconfig"
-	"fairlead/internal/gateway/transport"
 	"fairlead/internal/model/gateway"
-	"fairlead/internal/recovery"
 )
 
 // Gateway serves the requests of its entry points.
@@ -44,7 +39,6 @@ type Gateway struct {
 	// own is the certificate for names that no other has.
 	own     *tls.Certificate
 	tickets *tlsconfig.Tickets
-	copies  admission.Copies
 	// open has the connections of all entry points.
 	open connections
 	// left is closed by Leave, hurried by Hurry; terminating is true when the gateway is about
@@ -57,21 +51,12 @@ type Gateway struct {
 	progress atomic.Uint64
 
 	// mu protects what follows, which only changes of the configuration use.
-	mu      sync.Mutex
-	running map[string]*server
-	// wereDown are the services' servers that an earlier gateway has found down.
-	wereDown map[string]bool
-	checks   map[string]runningCheck
+	mu       sync.Mutex
+	services *services.Services
 	kept     kept
 	streams  *stream.Use
 	// datagrams are the servers of UDP services.
 	datagrams datagram.Use
-}
-
-// runningCheck is a check with what it was started for.
-type runningCheck struct {
-	*healthcheck.Checks
-	of checkOf
 }
 
 // New returns a gateway that has no routers yet.
@@ -86,9 +71,8 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 	}
 	g := &Gateway{static: static, defaults: gateway.DefaultTimeLimits(), log: log, observer: o, began: time.Now(),
 		own: own, tickets: tlsconfig.NewTickets(), left: make(chan struct{}), hurried: make(chan struct{}),
-		running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
+		services: services.New(log, o.Metrics), kept: newKept(),
 		streams: stream.NewUse()}
-	g.copies.Log, g.copies.Dropped = log, o.Metrics.Dropped
 	g.Apply(&gateway.Config{}, nil)
 	if o.Metrics.HasServices() {
 		o.Metrics.Registry.MustRegister(serversUp{g})
@@ -107,10 +91,13 @@ func (g *Gateway) Apply(config *gateway.Config, known []status.Status) []status.
 	g.observer.Metrics.Configure(b.config, namesOfKind(b.changed, "router"), namesOfKind(b.changed, "service"))
 	g.current.Store(next)
 	for _, name := range namesOfKind(b.changed, "service") {
-		g.follow(name, b.checkOf(name))
+		g.progress.Add(1)
+		g.services.Follow(name, b.stateOf(name))
 	}
-	b.release()
-	g.wereDown = nil
+	for _, dropped := range b.dropped {
+		g.services.Release(dropped.state)
+	}
+	g.services.Inherited()
 	b.streamUse.Start(g.streams)
 	g.streams = b.streamUse
 	b.datagramUse.Start(g.datagrams)
@@ -125,39 +112,6 @@ func (g *Gateway) Progress() uint64 { return g.progress.Load() }
 
 // Status returns the status of all objects.
 func (g *Gateway) Status() []status.Status { return g.current.Load().statuses }
-
-// follow starts, replaces or stops the checks of a service, and keeps them if they stay
-// the same.
-func (g *Gateway) follow(name string, wanted *checkOf) {
-	g.progress.Add(1)
-	c, running := g.checks[name]
-	if running && wanted != nil && wanted.equal(c.of) {
-		return
-	}
-	if running {
-		c.Stop()
-		delete(g.checks, name)
-	}
-	if wanted == nil {
-		return
-	}
-	var started *healthcheck.Checks
-	var err error
-	// The goroutines of the checks start last, so a service that fails has none.
-	failed := recovery.Object("service "+name, func() {
-		transport := func() (*http.Transport, error) { return transport.HTTP(wanted.via) }
-		report := func(s healthcheck.Server, down bool, why string) {
-			g.log.Info("server changed", "service", name, "server", gateway.ShownURL(s.URL.String()), "down",
-				down, "reason", why)
-		}
-		started, err = healthcheck.Start(wanted.value, wanted.servers, transport, report)
-	})
-	if err = cmp.Or(failed, err); err != nil {
-		g.log.Warn("cannot check servers", "service", name, "error", err)
-		return
-	}
-	g.checks[name] = runningCheck{started, *wanted}
-}
 
 // LogTo writes the access log to the file from now on, and closes the file before.
 func (g *Gateway) LogTo(file *os.File) { g.observer.LogTo(file) }

@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 
 	"fairlead/internal/gateway/tlsconfig"
@@ -22,11 +20,7 @@ func (g *Gateway) Handover() Handover {
 	defer g.mu.Unlock()
 	s := Handover{Tickets: g.tickets.Get()}
 	for name, service := range g.kept.services {
-		for at, c := range service.conditions {
-			if c.Down.Load() {
-				s.Down = append(s.Down, digest(name, at.key))
-			}
-		}
+		s.Down = append(s.Down, service.state.Down(name)...)
 	}
 	slices.Sort(s.Down)
 	return s
@@ -37,16 +31,7 @@ func (g *Gateway) Inherit(s Handover) {
 	g.tickets.Set(s.Tickets)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.wereDown = map[string]bool{}
-	for _, d := range s.Down {
-		g.wereDown[d] = true
-	}
-}
-
-// digest names a server of a service without the secrets that its key has.
-func digest(service, key string) string {
-	sum := sha256.Sum256([]byte(service + " " + key))
-	return hex.EncodeToString(sum[:8])
+	g.services.Inherit(s.Down)
 }
 
 // Objects returns all objects with their states.

@@ -5,13 +5,12 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"sync/atomic"
 
-	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/services"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
 )
@@ -42,12 +41,10 @@ func newKept() kept {
 // builtService is a service with what it was built from.
 type builtService struct {
 	// handler is nil if the service cannot be used.
-	handler    http.Handler
-	needs      []status.Object
-	conditions map[*server]*condition.Condition
-	check      *checkOf
-	states     map[string]middleware.States
-	turns      *atomic.Uint64
+	handler http.Handler
+	needs   []status.Object
+	state   *services.State
+	states  map[string]middleware.States
 }
 
 // builtRouter is a router with what it was built from.
@@ -165,10 +162,10 @@ func namesOfKind(objects map[status.Object]bool, kind string) []string {
 	return names
 }
 
-// checkOf returns the checks of a service, nil if it has none.
-func (b *builder) checkOf(name string) *checkOf {
+// stateOf returns the state of a service, nil if it cannot be used.
+func (b *builder) stateOf(name string) *services.State {
 	if s := b.kept.services[name]; s != nil && s.handler != nil {
-		return s.check
+		return s.state
 	}
 	return nil
 }

@@ -23,13 +23,13 @@ func (s serversUp) Collect(to chan<- prometheus.Metric) {
 	defer s.mu.Unlock()
 	defer goroutine.Recover("collect metrics")
 	for service, built := range s.kept.services {
-		for at, c := range built.conditions {
+		for at, c := range built.state.Servers() {
 			value := 0.0
 			if c.IsUp() {
 				value = 1
 			}
 			to <- prometheus.MustNewConstMetric(serverUp, prometheus.GaugeValue, value, service,
-				gateway.ShownURL(at.url.String()))
+				gateway.ShownURL(at.String()))
 		}
 	}
 }

@@ -1,11 +1,12 @@
 package gateway
 
 import (
-	"fairlead/internal/model/gateway"
 	"io"
 	"log/slog"
 	"net"
 	"testing"
+
+	"fairlead/internal/model/gateway"
 )
 
 // TestPanicsOfOpenings lets the first bytes of a connection panic: it ends, and is not counted any more.

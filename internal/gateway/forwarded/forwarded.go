@@ -95,6 +95,15 @@ func (f *Headers) Apply(r *http.Request, peer netip.Addr) *http.Request {
 	return r
 }
 
+// Peer returns the address of a peer from that of a request. It is invalid if there is none.
+func Peer(remote string) netip.Addr {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap().WithZone("")
+}
+
 // notAppend is the key of requests whose X-Forwarded-For stays as it is.
 type notAppend struct{}
 

@@ -5,6 +5,7 @@ package target
 
 import (
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 
@@ -61,4 +62,21 @@ func (c Cleaner) Clean(r *http.Request) bool {
 func isClean(path string) bool {
 	return path != "" && path[0] == '/' && !strings.Contains(path, "%") && !strings.Contains(path, "//") &&
 		!strings.Contains(path, "/.")
+}
+
+// Request returns what rules see of the request.
+func Request(r *http.Request, peer netip.Addr) rule.Request {
+	return rule.Request{Method: r.Method, Host: hostOf(r.Host), Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery,
+		Header: r.Header, Client: peer}
+}
+
+// hostOf returns the host of a Host field as rules compare it, without the port (RFC 3986 3.2.2). Several
+// colons without brackets are an address.
+func hostOf(host string) string {
+	if bracketed, ok := strings.CutPrefix(host, "["); ok {
+		host, _, _ = strings.Cut(bracketed, "]")
+	} else if name, port, ok := strings.Cut(host, ":"); ok && !strings.Contains(port, ":") {
+		host = name
+	}
+	return rule.CanonicalHost(host)
 }

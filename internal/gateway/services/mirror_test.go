@@ -1,13 +1,14 @@
-package gateway
+package services
 
 import (
-	"fairlead/internal/gateway/admission"
-	"fairlead/internal/gateway/middleware"
-	"fairlead/internal/model/gateway"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+
+	"fairlead/internal/gateway/admission"
+	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/model/gateway"
 )
 
 // TestPanicsOfMirrors lets a copy of a request panic: the client has its response.

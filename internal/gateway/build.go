@@ -20,34 +20,9 @@ import (
 	"fairlead/internal/recovery"
 )
 
-// snapshot is all that requests need of one configuration. It does not change.
-type snapshot struct {
-	entries  map[string]*entryRoutes
-	tls      *tlsNames
-	statuses []status.Status
-	config   *gateway.Config
-	// streams are the TCP routers by entry point.
-	streams map[string]*stream.Routes
-	// datagrams are the UDP routers by entry point.
-	datagrams map[string]*datagram.Route
-}
-
-// entryRoutes are the routers of one entry point. Connections with TLS see only
-// routers with TLS, others only those without.
-type entryRoutes struct {
-	plain, tls *route.Table
-}
-
-func (e *entryRoutes) of(secure bool) *route.Table {
-	if secure {
-		return e.tls
-	}
-	return e.plain
-}
-
 // builder makes a snapshot from the last one and the changes.
 type builder struct {
-	*Gateway
+	*Objects
 	config *gateway.Config
 	status *status.Table
 	// changed are the objects that are built again, or that are gone.
@@ -83,10 +58,10 @@ type parts struct {
 
 // build makes a snapshot of the configuration. Faulty objects are left out; their
 // status says why.
-func (g *Gateway) build(config *gateway.Config, known []status.Status) (*snapshot, *builder) {
+func (o *Objects) build(config *gateway.Config, known []status.Status) (*snapshot, *builder) {
 	known = slices.Concat(known, certificateProblems(config))
-	changed := g.kept.changes(config, known)
-	b := &builder{Gateway: g, config: config, status: &g.kept.statuses, changed: changed, known: known,
+	changed := o.kept.changes(config, known)
+	b := &builder{Objects: o, config: config, status: &o.kept.statuses, changed: changed, known: known,
 		old: map[string]*builtRouter{}, dropped: map[string]*builtService{}, building: map[string]bool{},
 		now: new(parts), tables: tableChanges{}, rules: map[string]*rule.Rule{}}
 	others := b.status.Begin(changed)
@@ -95,9 +70,8 @@ func (g *Gateway) build(config *gateway.Config, known []status.Status) (*snapsho
 			b.status.Add(s)
 		}
 	}
-	if g.kept.internal == nil {
-		g.kept.internal = map[string]http.Handler{}
-		b.internalServices()
+	if o.Current.Load() == nil {
+		b.addInternal()
 		b.addRedirections()
 	}
 	same := b.keepTLS(others)
@@ -109,7 +83,7 @@ func (g *Gateway) build(config *gateway.Config, known []status.Status) (*snapsho
 	b.drop()
 	b.addChanged()
 	b.addStreams()
-	g.kept.config, g.kept.known = *config, known
+	o.kept.config, o.kept.known = *config, known
 	return b.finish(), b
 }
 
@@ -166,9 +140,9 @@ func (b *builder) addChanged() {
 func (b *builder) finish() *snapshot {
 	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.Sorted(), config: b.config,
 		streams: b.streams, datagrams: b.datagrams}
-	for _, e := range b.static.EntryPoints {
+	for _, e := range b.Static.EntryPoints {
 		before := &entryRoutes{}
-		if last := b.current.Load(); last != nil {
+		if last := b.Current.Load(); last != nil {
 			before = last.entries[e.Name]
 		}
 		s.entries[e.Name] = &entryRoutes{plain: b.tables.apply(before.plain, tableKey{e.Name, false}),
@@ -251,7 +225,7 @@ func (b *builder) reportMissing(name string, reasons []string) {
 // entriesOf returns the names of the router's entry points.
 func (b *builder) entriesOf(value *gateway.Router) []string {
 	if len(value.EntryPoints) == 0 {
-		return b.static.Default
+		return b.Static.Default
 	}
 	return value.EntryPoints
 }
@@ -265,7 +239,7 @@ func (b *builder) parse(name string, value *gateway.Router) (*rule.Rule, error) 
 	if parsed := b.rules[name]; parsed != nil {
 		return parsed, nil
 	}
-	parsed, err := rule.Parse(value.Rule, cmp.Or(value.RuleSyntax, b.static.RuleSyntax))
+	parsed, err := rule.Parse(value.Rule, cmp.Or(value.RuleSyntax, b.Static.RuleSyntax))
 	b.rules[name] = parsed
 	return parsed, err
 }
@@ -280,11 +254,11 @@ func (b *builder) serviceProblem(name string) string {
 
 // addAt adds the router to one entry point.
 func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.Rule, service http.Handler) error {
-	i := slices.IndexFunc(b.static.EntryPoints, func(e gateway.EntryPoint) bool { return e.Name == entry })
+	i := slices.IndexFunc(b.Static.EntryPoints, func(e gateway.EntryPoint) bool { return e.Name == entry })
 	if i < 0 {
 		return fmt.Errorf("entry point %s does not exist", entry)
 	}
-	at := b.static.EntryPoints[i]
+	at := b.Static.EntryPoints[i]
 	chain := slices.Concat(at.Middlewares, value.Middlewares)
 	handler, err := b.chained(entry, chain, service)
 	if err != nil {
@@ -298,7 +272,7 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 		r.Options, r.Hostless = options, use.Open
 		b.now.tls = append(b.now.tls, use)
 	}
-	b.observer.Router(entry, r, value.Observability, at.Observability)
+	b.Observer.Router(entry, r, value.Observability, at.Observability)
 	b.now.placed = append(b.now.placed, placed{entry, options != "", r})
 	return nil
 }
@@ -371,7 +345,7 @@ const redirectPriority = math.MaxInt - 1
 
 // addRedirections adds a router to each entry point that redirects all requests.
 func (b *builder) addRedirections() {
-	for _, e := range b.static.EntryPoints {
+	for _, e := range b.Static.EntryPoints {
 		if e.Redirect == nil {
 			continue
 		}
@@ -389,15 +363,15 @@ func (b *builder) addRedirections() {
 		}
 		b.status.Of("router", name)
 		r := &route.Router{Name: name, Service: "noop@internal", Rule: parsed,
-			Priority: cmp.Or(e.Redirect.Priority, redirectPriority), Handler: wrap(b.kept.internal["noop@internal"])}
-		b.observer.Router(e.Name, r)
+			Priority: cmp.Or(e.Redirect.Priority, redirectPriority), Handler: wrap(b.Internal["noop@internal"])}
+		b.Observer.Router(e.Name, r)
 		b.tables.add([]placed{{e.Name, false, r}})
 	}
 }
 
 // portOf returns the port of the entry point, or the text itself if it is ":PORT".
 func (b *builder) portOf(to string) string {
-	for _, e := range b.static.EntryPoints {
+	for _, e := range b.Static.EntryPoints {
 		if e.Name == to {
 			return portOfAddress(e.Address)
 		}

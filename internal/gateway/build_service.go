@@ -13,7 +13,7 @@ import (
 // service returns the handler of the service, nil if it cannot be used.
 func (b *builder) service(name string) http.Handler {
 	b.need("service", name)
-	if h := b.kept.internal[name]; h != nil {
+	if h := b.Internal[name]; h != nil {
 		return h
 	}
 	if s := b.kept.services[name]; s != nil {
@@ -54,7 +54,7 @@ func (b *builder) service(name string) http.Handler {
 func (b *builder) chainedService(name string, value *gateway.Service, from services.Source) (h http.Handler, err error) {
 	service := b.now
 	failed := recovery.Object("service "+name, func() {
-		if h, err = b.services.Build(name, value, from); err == nil {
+		if h, err = b.Services.Build(name, value, from); err == nil {
 			h, err = b.chained("", value.Middlewares, h)
 		}
 	})
@@ -77,7 +77,7 @@ func (b *builder) part(name string) (http.Handler, error) {
 // transport returns the named transport, or the default one.
 func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
 	if name == "" || name == "default@internal" {
-		return &b.static.Transport, nil
+		return &b.Static.Transport, nil
 	}
 	b.need("transport", name)
 	if t := b.config.HTTP.ServersTransports[name]; t != nil && !b.status.Disabled("transport", name) {

@@ -55,22 +55,12 @@ func (b *builder) addToken(token, answer string) {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		_, _ = w.Write([]byte(answer)) // the client may be gone
 	})
-	for _, e := range b.static.EntryPoints {
+	for _, e := range b.Static.EntryPoints {
 		for _, secure := range []bool{false, true} {
 			b.kept.challenges = append(b.kept.challenges, placed{e.Name, secure, &route.Router{Name: router,
 				Service: router, Rule: parsed, Priority: challengePriority, Handler: h}})
 		}
 	}
-}
-
-// challenge returns the configuration for a connection of an authority that validates the
-// name (RFC 8737, 3), nil for all others.
-func (n *tlsNames) challenge(hello *tls.ClientHelloInfo) *tls.Config {
-	if len(n.challenges) == 0 || len(hello.SupportedProtos) != 1 ||
-		hello.SupportedProtos[0] != tlsconfig.ChallengeProtocol {
-		return nil
-	}
-	return n.challenges[strings.TrimSuffix(strings.ToLower(hello.ServerName), ".")]
 }
 
 // certificateProblems returns what routers' certificates lack, for the states of the routers.

@@ -15,10 +15,6 @@ func Checking(static gateway.Static, config *gateway.Config, known []status.Stat
 	if err != nil {
 		return nil, err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	next, _ := g.build(config, known)
-	g.services.Close()
-	g.current.Store(next)
+	g.objects.Check(config, known)
 	return g, nil
 }

@@ -12,7 +12,7 @@ import (
 
 // entry is the handler of one entry point.
 type entry struct {
-	*Gateway
+	current    *current
 	name       string
 	observed   *observe.Entry
 	targets    target.Cleaner
@@ -21,11 +21,12 @@ type entry struct {
 	denied func(path string) bool
 }
 
-func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
+func (p *Points) newEntry(value gateway.EntryPoint) (*entry, error) {
 	f, err := forwarded.New(forwarded.Settings{Trusted: value.TrustedProxies, Insecure: value.Insecure,
 		Port: portOfAddress(value.Address), Connection: value.ConnectionHeaders,
 		NotAppend: value.NotAppendXForwardedFor})
-	e := &entry{Gateway: g, name: value.Name, observed: g.observer.Entry(value), targets: target.Of(value), forwarding: f}
+	e := &entry{current: p.current, name: value.Name, observed: p.observer.Entry(value), targets: target.Of(value),
+		forwarding: f}
 	if value.EncodedCharacters != nil {
 		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)
 	}

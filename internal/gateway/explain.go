@@ -57,8 +57,8 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	}
 	for _, e := range entries {
 		if found := now.entries[e.Name].of(r.TLS != nil).Find(&request); found != nil {
-			a := now.answer(e, r, found, g.downServers(found.Service))
-			addFailures(a.Servers, g.lastFailures(found.Service))
+			a := now.answer(e, r, found, g.objects.Down(found.Service))
+			addFailures(a.Servers, g.objects.LastFailures(found.Service))
 			a.Nearest = slices.DeleteFunc(now.disabled(&request), func(n Nearest) bool {
 				return n.Router == found.Name
 			})

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -88,7 +89,7 @@ func withACME(all []ShownCertificate, states []gateway.CertificateState) []Shown
 func (s *snapshot) shownCertificates() []ShownCertificate {
 	all := []ShownCertificate{}
 	seen := map[*tls.Certificate]bool{s.tls.fallback: true}
-	for _, name := range SortedKeys(s.tls.certificates) {
+	for _, name := range slices.Sorted(maps.Keys(s.tls.certificates)) {
 		pair := s.tls.certificates[name]
 		if c, err := shownOf(pair); err == nil && !seen[pair] {
 			all = append(all, c)

@@ -8,13 +8,13 @@ import (
 )
 
 // SetDefaults replaces the time limits of entry points that set none.
-func (g *Gateway) SetDefaults(l gateway.TimeLimits) { g.defaults = l }
+func (g *Gateway) SetDefaults(l gateway.TimeLimits) { g.points.Defaults = l }
 
 // Handler returns the handler of an entry point.
 func (g *Gateway) Handler(entry string) (http.Handler, error) {
 	for _, e := range g.static.EntryPoints {
 		if e.Name == entry {
-			return g.newEntry(e)
+			return g.points.newEntry(e)
 		}
 	}
 	return http.NotFoundHandler(), nil
@@ -29,4 +29,4 @@ func (g *Gateway) WithoutServers(do func()) {
 }
 
 // BreakRule makes a router panic when it is built again with the same rule.
-func (g *Gateway) BreakRule(router string) { g.kept.routers[router].rule = new(rule.Rule) }
+func (g *Gateway) BreakRule(router string) { g.objects.kept.routers[router].rule = new(rule.Rule) }

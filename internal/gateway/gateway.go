@@ -9,75 +9,48 @@
 package gateway
 
 import (
-	"crypto/tls"
+	"context"
 	"log/slog"
-	"maps"
+	"net/http"
 	"os"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/observe"
 	"fairlead/internal/gateway/services"
 	"fairlead/internal/gateway/status"
-	"fairlead/internal/gateway/stream"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Gateway serves the requests of its entry points.
 type Gateway struct {
-	static gateway.Static
-	// defaults are the time limits of entry points that set none.
-	defaults gateway.TimeLimits
-	log      *slog.Logger
+	static   gateway.Static
 	observer *observe.Observer
-	current  atomic.Pointer[snapshot]
-	began    time.Time
-	// own is the certificate for names that no other has.
-	own     *tls.Certificate
-	tickets *tlsconfig.Tickets
-	// open has the connections of all entry points.
-	open connections
-	// left is closed by Leave, hurried by Hurry; terminating is true when the gateway is about
-	// to end.
-	left, hurried chan struct{}
-	leave, hurry  sync.Once
-	terminating   atomic.Bool
-	last          atomic.Bool
-	// progress counts what changes of the configuration have done.
-	progress atomic.Uint64
-
-	// mu protects what follows, which only changes of the configuration use.
-	mu       sync.Mutex
 	services *services.Services
-	kept     kept
-	streams  *stream.Use
-	// datagrams are the servers of UDP services.
-	datagrams datagram.Use
+	current  current
+	objects  *Objects
+	points   *Points
+	tickets  *tlsconfig.Tickets
+	// internal are its own services.
+	internal map[string]http.Handler
+	began    time.Time
 }
 
 // New returns a gateway that has no routers yet.
 func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
-	o, err := observe.New(&static)
-	if err != nil {
+	g := &Gateway{static: static, tickets: tlsconfig.NewTickets(), began: time.Now()}
+	var err error
+	if g.observer, err = observe.New(&g.static); err != nil {
 		return nil, err
 	}
-	own, err := tlsconfig.SelfSigned()
-	if err != nil {
-		return nil, err
-	}
-	g := &Gateway{static: static, defaults: gateway.DefaultTimeLimits(), log: log, observer: o, began: time.Now(),
-		own: own, tickets: tlsconfig.NewTickets(), left: make(chan struct{}), hurried: make(chan struct{}),
-		services: services.New(log, o.Metrics), kept: newKept(),
-		streams: stream.NewUse()}
-	g.Apply(&gateway.Config{}, nil)
-	if o.Metrics.HasServices() {
-		o.Metrics.Registry.MustRegister(serversUp{g})
-	}
-	return g, nil
+	g.services = services.New(log, g.observer.Metrics)
+	g.points = NewPoints(&g.static, log, g.observer, &g.current, g.tickets)
+	g.internal = g.internalServices()
+	g.objects, err = NewObjects(Settings{Static: &g.static, Log: log, Observer: g.observer, Services: g.services,
+		Current: &g.current, Internal: g.internal})
+	return g, err
 }
 
 // Apply replaces the configuration. known are the objects whose status is known
@@ -85,33 +58,34 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 // Objects that did not change stay as they are, with their state; the caller must not
 // change the configuration or a part of it afterwards.
 func (g *Gateway) Apply(config *gateway.Config, known []status.Status) []status.Status {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	next, b := g.build(config, known)
-	g.observer.Metrics.Configure(b.config, namesOfKind(b.changed, "router"), namesOfKind(b.changed, "service"))
-	g.current.Store(next)
-	for _, name := range namesOfKind(b.changed, "service") {
-		g.progress.Add(1)
-		g.services.Follow(name, b.stateOf(name))
-	}
-	for _, dropped := range b.dropped {
-		g.services.Release(dropped.state)
-	}
-	g.services.Inherited()
-	b.streamUse.Start(g.streams)
-	g.streams = b.streamUse
-	b.datagramUse.Start(g.datagrams)
-	g.datagrams = b.datagramUse
-	g.observer.Metrics.Configured(slices.Collect(maps.Values(next.tls.certificates)))
-	return next.statuses
+	return g.objects.Apply(config, known)
 }
 
 // Progress returns a number that grows while Apply works. It may be called concurrently: who waits for Apply
 // sees whether it still works.
-func (g *Gateway) Progress() uint64 { return g.progress.Load() }
+func (g *Gateway) Progress() uint64 { return g.objects.Progress() }
 
 // Status returns the status of all objects.
 func (g *Gateway) Status() []status.Status { return g.current.Load().statuses }
+
+// Serve serves the entry points until the context ends, and then until their requests
+// have ended or the grace time is over. After Leave, it returns when the last connection
+// has ended.
+func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
+	defer g.Close()
+	return g.points.Serve(ctx, sockets)
+}
+
+// Leave makes the gateway end when another process serves the same sockets: it accepts no
+// connection any more and completes those that it has. Each gets one more response, with
+// "Connection: close" (HTTP/2: GOAWAY); a connection without a request is closed after
+// the grace time. Requests in progress and upgraded connections last as long as they
+// need, or until Serve's context ends.
+func (g *Gateway) Leave() { g.points.Leave() }
+
+// Hurry makes a gateway that is about to end accept no more requests at once. Those that it
+// has complete within the grace time.
+func (g *Gateway) Hurry() { g.points.Hurry() }
 
 // LogTo writes the access log to the file from now on, and closes the file before.
 func (g *Gateway) LogTo(file *os.File) { g.observer.LogTo(file) }
@@ -120,4 +94,20 @@ func (g *Gateway) LogTo(file *os.File) { g.observer.LogTo(file) }
 func (g *Gateway) Close() {
 	g.Apply(&gateway.Config{}, nil)
 	g.observer.Flush()
+}
+
+// internalServices returns the gateway's own services.
+func (g *Gateway) internalServices() map[string]http.Handler {
+	all := map[string]http.Handler{"noop@internal": http.NotFoundHandler()}
+	if g.static.API != nil {
+		api := g.api()
+		all["api@internal"], all["dashboard@internal"] = api, api
+	}
+	if g.static.Ping != nil {
+		all["ping@internal"] = http.HandlerFunc(g.points.Ping)
+	}
+	if g.static.Metrics != nil {
+		all["prometheus@internal"] = promhttp.HandlerFor(g.observer.Metrics.Registry, promhttp.HandlerOpts{})
+	}
+	return all
 }

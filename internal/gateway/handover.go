@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"slices"
-
 	"fairlead/internal/gateway/tlsconfig"
 )
 
@@ -16,22 +14,13 @@ type Handover struct {
 
 // Handover returns what the next gateway needs.
 func (g *Gateway) Handover() Handover {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := Handover{Tickets: g.tickets.Get()}
-	for name, service := range g.kept.services {
-		s.Down = append(s.Down, service.state.Down(name)...)
-	}
-	slices.Sort(s.Down)
-	return s
+	return Handover{Tickets: g.tickets.Get(), Down: g.objects.CheckedDown()}
 }
 
 // Inherit takes what an earlier gateway has given. Call it before the first Apply.
 func (g *Gateway) Inherit(s Handover) {
 	g.tickets.Set(s.Tickets)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.services.Inherit(s.Down)
+	g.objects.Inherit(s.Down)
 }
 
 // Objects returns all objects with their states.

@@ -23,11 +23,11 @@ func advertised(value gateway.EntryPoint, l *net.TCPListener, h http.Handler) ht
 }
 
 // listenHTTP3 begins to accept connections of HTTP/3.
-func (g *Gateway) listenHTTP3(value gateway.EntryPoint, socket *net.UDPConn, h http.Handler,
+func (p *Points) listenHTTP3(value gateway.EntryPoint, socket *net.UDPConn, h http.Handler,
 	limits *admission.Limits) (*h3.Server, error) {
-	open := g.observer.Metrics.Connections.WithLabelValues(value.Name, "UDP")
-	times := value.Timeouts.Limits(g.defaults)
-	return h3.Listen(h3.Config{Socket: socket, TLS: g.serverTLS(value), Handler: h,
+	open := p.observer.Metrics.Connections.WithLabelValues(value.Name, "UDP")
+	times := value.Timeouts.Limits(p.Defaults)
+	return h3.Listen(h3.Config{Socket: socket, TLS: p.serverTLS(value), Handler: h,
 		MaxHeaderBytes: headLimit(value), MaxStreams: cmp.Or(value.MaxConcurrentStreams, 250),
 		Idle: times.Idle, Read: times.Read, Write: times.Write,
 		Enter: func(c *quic.Conn) (heard, leave func()) {

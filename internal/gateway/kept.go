@@ -23,8 +23,6 @@ type kept struct {
 	known    []status.Status
 	services map[string]*builtService
 	routers  map[string]*builtRouter
-	// internal are the gateway's own services, which do not change.
-	internal map[string]http.Handler
 	// challenges are the routers that answer authorities.
 	challenges []placed
 	statuses   status.Table

@@ -9,7 +9,7 @@ import (
 // TestPanicOfMetrics: the registry collects on goroutines of its own.
 func TestPanicOfMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	g := &Gateway{kept: newKept()}
+	g := &Objects{kept: newKept()}
 	g.kept.services["s"] = nil
 	registry.MustRegister(serversUp{g})
 	_, _ = registry.Gather() // it must return

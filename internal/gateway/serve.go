@@ -3,12 +3,17 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"fairlead/internal/gateway/admission"
@@ -16,7 +21,9 @@ import (
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/h2"
 	"fairlead/internal/gateway/h3"
+	"fairlead/internal/gateway/observe"
 	"fairlead/internal/gateway/stream"
+	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,19 +45,44 @@ type listening struct {
 	streams *stream.Entry
 }
 
+// Points serves the entry points of a gateway. Its methods may be called concurrently.
+type Points struct {
+	// Defaults are the time limits of entry points that set none.
+	Defaults gateway.TimeLimits
+	static   *gateway.Static
+	log      *slog.Logger
+	observer *observe.Observer
+	current  *current
+	tickets  *tlsconfig.Tickets
+	// open has the connections of all entry points.
+	open connections
+	// left is closed by Leave, hurried by Hurry; terminating is true when the gateway is about
+	// to end, last when each connection gets one more response.
+	left, hurried     chan struct{}
+	leave, hurry      sync.Once
+	terminating, last atomic.Bool
+}
+
+// NewPoints returns the entry points, which serve nothing before Serve.
+func NewPoints(static *gateway.Static, log *slog.Logger, o *observe.Observer, now *current,
+	tickets *tlsconfig.Tickets) *Points {
+	return &Points{Defaults: gateway.DefaultTimeLimits(), static: static, log: log, observer: o, current: now,
+		tickets: tickets, left: make(chan struct{}), hurried: make(chan struct{})}
+}
+
 // Serve serves the entry points until the context ends, and then until their requests
 // have ended or the grace time is over. After Leave, it returns when the last connection
 // has ended.
-func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
+func (p *Points) Serve(ctx context.Context, sockets Sockets) error {
 	var all []*listening
 	var running goroutine.Group
 	failed := make(chan error, len(sockets))
-	for _, value := range g.static.EntryPoints {
+	for _, value := range p.static.EntryPoints {
 		l := sockets[value.Name].TCP
 		if l == nil {
 			continue
 		}
-		at, err := g.listen(value, sockets[value.Name])
+		at, err := p.listen(value, sockets[value.Name])
 		if err != nil {
 			return err
 		}
@@ -64,60 +96,59 @@ func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 			}
 		})
 	}
-	datagrams := g.receive(sockets)
+	datagrams := p.receive(sockets)
 	rotating, end := context.WithCancel(ctx)
 	defer end()
-	running.Go("rotate the keys of tickets", func() { g.tickets.Follow(rotating) })
+	running.Go("rotate the keys of tickets", func() { p.tickets.Follow(rotating) })
 	var err error
 	select {
 	case <-ctx.Done():
-		err = g.terminate(failed)
-	case <-g.left:
+		err = p.terminate(failed)
+	case <-p.left:
 		datagrams.leave()
-		g.drain(ctx, all)
+		p.drain(ctx, all)
 	case err = <-failed:
 	}
 	end()
 	datagrams.close()
-	stop(all, g.grace())
+	stop(all, p.grace())
 	running.Wait()
-	g.Close()
 	return err
 }
 
 // listen returns the servers of an entry point: our own for HTTP/1.1, the library's for
 // HTTP/2.
-func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, error) {
-	e, err := g.newEntry(value)
+func (p *Points) listen(value gateway.EntryPoint, sockets Socket) (*listening, error) {
+	e, err := p.newEntry(value)
 	if err != nil {
 		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)
 	}
 	l, handler := sockets.TCP, advertised(value, sockets.TCP, e)
-	times := value.Timeouts.Limits(g.defaults)
-	patience := cmp.Or(times.Read, g.defaults.Read) // slow clients must not hold connections before a request
-	at := &listening{name: value.Name, accept: newAccepting(l, &g.open)}
+	times := value.Timeouts.Limits(p.Defaults)
+	patience := cmp.Or(times.Read, p.Defaults.Read) // slow clients must not hold connections before a request
+	at := &listening{name: value.Name, accept: newAccepting(l, &p.open)}
 	at.http1 = &h1.Server{Handler: handler, MaxHeaderBytes: headLimit(value), HeaderTimeout: patience,
 		IdleTimeout: times.Idle, ReadTimeout: times.Read, WriteTimeout: times.Write,
-		MaxRequests: value.MaxRequests, MaxAge: value.MaxAge, Panicked: g.panicked}
+		MaxRequests: value.MaxRequests, MaxAge: value.MaxAge, Panicked: p.panicked}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	open := g.observer.Metrics.Connections.WithLabelValues(value.Name, "TCP")
-	limits := g.newLimits(value, e.forwarding.Trusts)
-	ages := h2.Aging{Handler: handler, MaxRequests: value.MaxRequests, MaxAge: value.MaxAge, Leaves: g.last.Load}
+	open := p.observer.Metrics.Connections.WithLabelValues(value.Name, "TCP")
+	limits := p.newLimits(value, e.forwarding.Trusts)
+	ages := h2.Aging{Handler: handler, MaxRequests: value.MaxRequests, MaxAge: value.MaxAge, Leaves: p.last.Load}
 	at.http2 = &http.Server{Handler: h2.NewPacer(ages, times.Read, times.Write),
 		Protocols: protocols, MaxHeaderBytes: headLimit(value), ReadHeaderTimeout: patience,
 		WriteTimeout: h2.WholeResponse(times.Write), IdleTimeout: times.Idle,
-		ErrorLog: g.errorLog(), HTTP2: http2Limits(value),
+		ErrorLog: p.errorLog(), HTTP2: http2Limits(value),
 		ConnContext: ages.Context,
 		ConnState: func(c net.Conn, state http.ConnState) {
-			goroutine.Do("count a connection", func() { g.count(open, c.(*admitted), state) })
+			goroutine.Do("count a connection", func() { p.count(open, c.(*admitted), state) })
 		},
 	}
-	at.streams = stream.NewEntry(func() *stream.Routes { return g.current.Load().streams[value.Name] }, open)
-	at.streams.TLS.GetConfigForClient = g.strictly(value, at.streams.TLS.GetConfigForClient)
-	g.tickets.Use(at.streams.TLS)
-	at.split = &splitter{accepting: at.accept, config: g.serverTLS(value), patience: patience, limits: limits,
+	at.streams = stream.NewEntry(func() *stream.Routes { return p.current.Load().streams[value.Name] }, open)
+	at.streams.TLS.GetConfigForClient = p.current.strictly(value, at.streams.TLS.GetConfigForClient)
+	p.tickets.Use(at.streams.TLS)
+	at.split = &splitter{accepting: at.accept, config: p.serverTLS(value), patience: patience, limits: limits,
 		stream: at.streams.Take,
 		http1: func(c net.Conn, heard, ended func()) {
 			open.Inc()
@@ -130,7 +161,7 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)
 	}
 	if value.HTTP3 != nil && sockets.UDP != nil {
-		if at.http3, err = g.listenHTTP3(value, sockets.UDP, e, limits); err != nil {
+		if at.http3, err = p.listenHTTP3(value, sockets.UDP, e, limits); err != nil {
 			return nil, fmt.Errorf("entry point %s: serve HTTP/3: %w", value.Name, err)
 		}
 	}
@@ -139,23 +170,30 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 }
 
 // count counts the open connections of HTTP/2.
-func (g *Gateway) count(open prometheus.Gauge, c *admitted, state http.ConnState) {
+func (p *Points) count(open prometheus.Gauge, c *admitted, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		open.Inc()
 	case http.StateClosed, http.StateHijacked:
 		open.Dec()
-		g.open.add(-1)
+		p.open.add(-1)
 	}
 	if state == http.StateClosed {
 		c.place.Leave()
 	}
 }
 
+// serverTLS returns the configuration of an entry point. The configurations of options have no tickets of their own.
+func (p *Points) serverTLS(value gateway.EntryPoint) *tls.Config {
+	config := p.current.serverTLS(value)
+	p.tickets.Use(config)
+	return config
+}
+
 // newLimits returns the limits of an entry point's connections.
-func (g *Gateway) newLimits(value gateway.EntryPoint, trusts func(netip.Addr) bool) *admission.Limits {
-	return admission.New(admission.Settings{Log: g.log, Entry: value, Entries: len(g.static.EntryPoints),
-		Trusts: trusts, Refused: g.observer.Metrics.Refused})
+func (p *Points) newLimits(value gateway.EntryPoint, trusts func(netip.Addr) bool) *admission.Limits {
+	return admission.New(admission.Settings{Log: p.log, Entry: value, Entries: len(p.static.EntryPoints),
+		Trusts: trusts, Refused: p.observer.Metrics.Refused})
 }
 
 // http2Limits returns the limits of a connection of HTTP/2. Clients that ignore
@@ -176,16 +214,16 @@ func headLimit(value gateway.EntryPoint) int {
 
 // panicked logs a mistake in the gateway's own code, which must not end the others'
 // requests.
-func (g *Gateway) panicked(r *http.Request, value any) {
-	g.log.Error("a request failed by a mistake in the gateway", "path", r.RequestURI, "panic", value,
+func (p *Points) panicked(r *http.Request, value any) {
+	p.log.Error("a request failed by a mistake in the gateway", "path", r.RequestURI, "panic", value,
 		"stack", string(debug.Stack()))
 }
 
 // grace returns the longest grace time of the entry points.
-func (g *Gateway) grace() time.Duration {
+func (p *Points) grace() time.Duration {
 	most := time.Duration(0)
-	for _, e := range g.static.EntryPoints {
-		most = max(most, e.Timeouts.Limits(g.defaults).Grace)
+	for _, e := range p.static.EntryPoints {
+		most = max(most, e.Timeouts.Limits(p.Defaults).Grace)
 	}
 	return most
 }
@@ -210,3 +248,7 @@ func stop(servers []*listening, grace time.Duration) {
 	}
 	all.Wait()
 }
+
+// errorLog takes the messages of net/http: broken handshakes and the like, which any
+// client can cause.
+func (p *Points) errorLog() *log.Logger { return slog.NewLogLogger(p.log.Handler(), slog.LevelDebug) }

@@ -6,20 +6,23 @@ import (
 	"net"
 	"testing"
 
+	"fairlead/internal/gateway/observe"
 	"fairlead/internal/model/gateway"
 )
 
 // TestPanicsOfOpenings lets the first bytes of a connection panic: it ends, and is not counted any more.
 func TestPanicsOfOpenings(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	o, err := observe.New(&gateway.Static{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, panics := range map[string]func(*splitter){
 		"PROXY header": func(s *splitter) { s.proxied = func(net.Conn) (net.Conn, error) { panic("a mistake") } },
 		"TCP router":   func(s *splitter) { s.stream = func(net.Conn, func()) bool { panic("a mistake") } },
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, err := New(gateway.Static{}, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := NewPoints(&gateway.Static{}, log, o, new(current), nil)
 			l := g.newLimits(gateway.EntryPoint{Name: "web"}, nil)
 			s := &splitter{accepting: &accepting{open: &g.open}, limits: l,
 				proxied: func(c net.Conn) (net.Conn, error) { return c, nil }}

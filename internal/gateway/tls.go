@@ -2,58 +2,24 @@ package gateway
 
 import (
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
 	"fairlead/internal/gateway/hosttls"
-	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
 
-// tlsNames are the certificates and options by the name that a client asks for.
-type tlsNames struct {
-	certificates map[string]*tls.Certificate
-	// fallback is for names that no certificate has.
-	fallback *tls.Certificate
-	// challenges answer authorities, by name.
-	challenges map[string]*tls.Config
-	options    hosttls.Options
-	// hosts says which of the options a host has.
-	hosts hosttls.Hosts
-}
-
 // defaultStore is the name of the store that is in use.
 const defaultStore = "default"
-
-func newTLSNames() *tlsNames {
-	return &tlsNames{certificates: map[string]*tls.Certificate{},
-		options: hosttls.Options{Configs: map[string]*tls.Config{}, SNIStrict: map[string]bool{}}}
-}
-
-// certificate returns the certificate for the name.
-func (n *tlsNames) certificate(name string) *tls.Certificate {
-	name = rule.CanonicalHost(name)
-	if c := n.certificates[name]; c != nil {
-		return c
-	}
-	if _, parent, ok := strings.Cut(name, "."); ok {
-		if c := n.certificates["*."+parent]; c != nil {
-			return c
-		}
-	}
-	return nil
-}
 
 // keepTLS keeps the certificates and options of the last configuration if they are the
 // same, and not in files that may have changed.
 func (b *builder) keepTLS(statuses map[status.Object]*status.Status) bool {
-	last := b.current.Load()
+	last := b.Current.Load()
 	if last == nil || len(namesOfKind(b.changed, "tls options")) > 0 || hasFiles(b.config.TLS) ||
 		!reflect.DeepEqual(b.kept.config.TLS, b.config.TLS) {
 		b.tls = newTLSNames()
@@ -104,7 +70,7 @@ func (b *builder) addTLS() {
 		}
 	}
 	config, _ := tlsconfig.Options(&gateway.TLSOptions{}) // empty options are valid
-	config.GetCertificate = b.certificateOr(false)
+	config.GetCertificate = b.Current.certificateOr(false)
 	b.tls.options.Configs[hosttls.Default] = config
 	for name, value := range b.config.TLS.Options {
 		var config *tls.Config // nil closes: the handshakes of its routers fail
@@ -164,85 +130,6 @@ func (b *builder) optionsOf(name string, value *gateway.TLSOptions) *tls.Config 
 		b.status.Warn("tls options", name, "preferServerCipherSuites has no effect: the order of cipher suites is "+
 			"that of crypto/tls")
 	}
-	config.GetCertificate = b.certificateOr(value.SNIStrict)
+	config.GetCertificate = b.Current.certificateOr(value.SNIStrict)
 	return config
 }
-
-// serverTLS returns the configuration of an entry point, which looks up everything
-// else for each connection.
-func (g *Gateway) serverTLS(entry gateway.EntryPoint) *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		now := g.current.Load().tls
-		if c := now.challenge(hello); c != nil {
-			return c, nil
-		}
-		if now.refuses(entry, hello.ServerName) {
-			return nil, errNoCertificate
-		}
-		name := now.hosts.Of(entry.Name, hello.ServerName)
-		options := now.options.Configs[name]
-		if options == nil {
-			return nil, fmt.Errorf("TLS options %s cannot be used", name)
-		}
-		return withCertificate(options, hello)
-	}
-	g.tickets.Use(config) // the configurations of options have none of their own
-	return config
-}
-
-// strictly returns the function, which finds the configuration of a connection of a TCP router, with the refusals
-// of the entry point.
-func (g *Gateway) strictly(entry gateway.EntryPoint,
-	find func(*tls.ClientHelloInfo) (*tls.Config, error)) func(*tls.ClientHelloInfo) (*tls.Config, error) {
-	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if g.current.Load().tls.refuses(entry, hello.ServerName) {
-			return nil, errNoCertificate
-		}
-		config, err := find(hello)
-		if err != nil {
-			return nil, err
-		}
-		return withCertificate(config, hello)
-	}
-}
-
-// withCertificate returns the configuration of a connection, or an error if it has no certificate for the name
-// (sniStrict). A handshake of TLS 1.3 that resumes a session, which may be that of another name, needs no certificate:
-// crypto/tls does not ask for one.
-func withCertificate(c *tls.Config, hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	if _, err := c.GetCertificate(hello); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// holds reports whether a connection satisfies the TLS options that its server name has now: it may be older than
-// they are.
-func (n *tlsNames) holds(entry string, c *tls.ConnectionState) bool {
-	options := n.options.Configs[n.hosts.Of(entry, c.ServerName)]
-	return options != nil && tlsconfig.Holds(options, c)
-}
-
-// refuses reports whether the entry point refuses handshakes for the name.
-func (n *tlsNames) refuses(entry gateway.EntryPoint, name string) bool {
-	return entry.SNIStrict && n.certificate(name) == nil
-}
-
-// certificateOr returns a function that chooses the certificate of a connection. If
-// strict, it refuses names that have none.
-func (g *Gateway) certificateOr(strict bool) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		now := g.current.Load().tls
-		switch c := now.certificate(hello.ServerName); {
-		case c != nil:
-			return c, nil
-		case strict:
-			return nil, errNoCertificate
-		}
-		return now.fallback, nil
-	}
-}
-
-// errNoCertificate refuses a handshake (sniStrict).
-var errNoCertificate = errors.New("no certificate for this name, and sniStrict refuses others")

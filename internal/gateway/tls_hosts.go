@@ -34,7 +34,7 @@ func (b *builder) decideTLS(sameOptions bool) {
 	unusable := func(options string) string {
 		return status.Unusable(b.status, "tls options", options, b.config.TLS.Options)
 	}
-	b.tls.hosts, b.kept.verdicts = hosttls.Decide(b.tls.options, b.static.EntryPoints, b.kept.tls, unusable)
+	b.tls.hosts, b.kept.verdicts = hosttls.Decide(b.tls.options, b.Static.EntryPoints, b.kept.tls, unusable)
 	for _, verdicts := range []map[string]hosttls.Verdict{last, b.kept.verdicts} {
 		for name := range verdicts {
 			if !reflect.DeepEqual(last[name], b.kept.verdicts[name]) {
@@ -80,11 +80,11 @@ func (b *builder) tlsUses(name string, value *gateway.Router) (uses []hosttls.Us
 		return nil
 	}
 	for _, at := range b.entriesOf(value) {
-		i := slices.IndexFunc(b.static.EntryPoints, func(e gateway.EntryPoint) bool { return e.Name == at })
+		i := slices.IndexFunc(b.Static.EntryPoints, func(e gateway.EntryPoint) bool { return e.Name == at })
 		if i < 0 {
 			continue
 		}
-		if options := hosttls.At(b.static.EntryPoints[i], value); options != "" {
+		if options := hosttls.At(b.Static.EntryPoints[i], value); options != "" {
 			uses = append(uses, hosttls.NewUse(at, options, parsed))
 		}
 	}

@@ -7,9 +7,9 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/external"
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
-	"fairlead/internal/sandbox"
 )
 
 // usesDevice reports whether the external endpoint's network moves whole devices into
@@ -26,7 +26,7 @@ func (x *externals) joinDevice(name, path string) (model.Endpoint, engine.Sandbo
 	if err := x.expectSandbox(name, ref); err != nil {
 		return model.Endpoint{}, engine.SandboxConfig{}, err
 	}
-	if at, err := x.cfg.Sandboxes.Resolve(sandbox.Answering(x.life), ref); err == nil {
+	if at, err := x.cfg.Sandboxes.Resolve(dockerapi.Answering(x.life), ref); err == nil {
 		x.warn("join "+name, x.step(x.life, func() error { return x.applier.reattach(at) }))
 	} // else Run reattaches it when the sandbox exists
 	x.mu.Lock()

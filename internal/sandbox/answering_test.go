@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"fairlead/internal/dockerapi"
 )
 
 // fakeEngine serves an engine's API at a socket until the test ends.
@@ -32,7 +34,7 @@ func TestNoRequestWhileAnswering(t *testing.T) {
 	socket := fakeEngine(t, func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the engine was asked %s while it waits for an answer", r.URL)
 	})
-	ctx := Answering(t.Context())
+	ctx := dockerapi.Answering(t.Context())
 	f, e := Finder{NetnsDir: t.TempDir(), Engines: []string{socket}}, Engine(socket)
 	_, found := f.Resolve(ctx, "shop")
 	_, named := f.Resolve(ctx, "container:shop")
@@ -40,9 +42,9 @@ func TestNoRequestWhileAnswering(t *testing.T) {
 	_, group := e.CgroupOf(ctx, "shop")
 	for what, err := range map[string]error{"Resolve": found, "Resolve a container": named, "Labelled": labelled,
 		"CgroupOf":       group,
-		"FollowLabelled": e.FollowLabelled(ctx, "fairlead.publish", func() {}, func(Happened) {})} {
-		if !errors.Is(err, errAnswering) {
-			t.Errorf("%s: %v, want %v", what, err, errAnswering)
+		"FollowLabelled": e.FollowLabelled(ctx, "fairlead.publish", func() {}, func(*dockerapi.Event) {})} {
+		if !errors.Is(err, dockerapi.ErrAnswering) {
+			t.Errorf("%s: %v, want %v", what, err, dockerapi.ErrAnswering)
 		}
 	}
 	if names := f.Names(ctx, "fairlead"); len(names.Networks) > 0 {

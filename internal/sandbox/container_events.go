@@ -3,10 +3,10 @@ package sandbox
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"fairlead/internal/dockerapi"
 )
 
 // EndpointRef begins the reference of an endpoint of a Docker network; its ID follows.
@@ -48,7 +48,7 @@ type ContainerEvent struct {
 
 // engineEvents is the filter of the events that the engine sends. "died" and
 // "remove" are podman's names; connect and disconnect are events of networks.
-var engineEvents = map[string][]string{"type": {"container", "network"},
+var engineEvents = dockerapi.Filter{"type": {"container", "network"},
 	"event": {"start", "kill", "die", "died", "destroy", "remove",
 		"health_status", "pause", "unpause", "rename", "connect", "disconnect"}}
 
@@ -82,61 +82,27 @@ func (f Finder) FollowContainers(ctx context.Context, notify func(ContainerEvent
 	all.Wait()
 }
 
-// inspected is the part of an engine's answer about a container that a
-// ContainerEvent needs.
-type inspected struct {
-	Name   string
-	Config struct {
-		Labels     map[string]string
-		StopSignal string
-		// StopTimeout is in seconds; -1 is no limit.
-		StopTimeout *int
-	}
-	State struct {
-		Running, Paused bool
-		StartedAt       string
-		Health          *struct{ Status string }
-	}
-	NetworkSettings struct {
-		Networks map[string]inspectedEndpoint
-	}
-}
-
-// inspectedEndpoint is an endpoint of a container. DNSNames exists since Docker 25; it contains the
-// names in Aliases.
-type inspectedEndpoint struct {
-	EndpointID        string
-	Aliases, DNSNames []string
-}
-
 // names returns the names of the endpoint of a container.
-func (e inspectedEndpoint) names(container string) []string {
+func names(e dockerapi.Endpoint, container string) []string {
 	all := slices.Concat([]string{container}, e.Aliases, e.DNSNames)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
 // event returns the event of a running container.
-func (c inspected) event() ContainerEvent {
-	e := ContainerEvent{Name: strings.TrimPrefix(c.Name, "/"), Labels: c.Config.Labels, Paused: c.State.Paused,
-		Started:     c.State.StartedAt,
-		StopTimeout: c.stopTimeout(), EndpointNames: map[string][]string{}}
-	if c.State.Health != nil && c.State.Health.Status != "none" {
-		e.Health = c.State.Health.Status
-	}
+func event(c *dockerapi.Inspected) ContainerEvent {
+	e := ContainerEvent{Name: c.PlainName(), Labels: c.Config.Labels, Health: c.Health(), Paused: c.State.Paused,
+		Started: c.State.StartedAt, StopTimeout: stopTimeout(c), EndpointNames: map[string][]string{}}
 	e.Refs = []string{containerRef + e.Name}
 	for _, network := range c.NetworkSettings.Networks {
 		if network.EndpointID != "" {
 			ref := EndpointRef + network.EndpointID
 			e.Refs = append(e.Refs, ref)
-			e.EndpointNames[ref] = network.names(e.Name)
+			e.EndpointNames[ref] = names(network, e.Name)
 		}
 	}
 	return e
 }
-
-// stopSignal returns the signal that the engine sends to stop the container.
-func (c inspected) stopSignal() syscall.Signal { return signalOf(c.Config.StopSignal) }
 
 const (
 	// defaultStopTimeout is the engines' timeout for containers without one.
@@ -147,7 +113,7 @@ const (
 )
 
 // stopTimeout returns ContainerEvent.StopTimeout.
-func (c inspected) stopTimeout() time.Duration {
+func stopTimeout(c *dockerapi.Inspected) time.Duration {
 	switch t := c.Config.StopTimeout; {
 	case t == nil:
 		return defaultStopTimeout + stopSlack
@@ -160,7 +126,4 @@ func (c inspected) stopTimeout() time.Duration {
 
 // startedAt returns when this run of the container started, or the zero time if
 // that is unknown.
-func (c ContainerEvent) startedAt() time.Time {
-	t, _ := time.Parse(time.RFC3339Nano, c.Started)
-	return t
-}
+func (c ContainerEvent) startedAt() time.Time { return dockerapi.Time(c.Started) }

@@ -3,8 +3,9 @@ package sandbox
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
+
+	"fairlead/internal/dockerapi"
 )
 
 // EndpointNames knows the names of an engine's running containers by the IDs of their endpoints. It reads a container
@@ -40,19 +41,18 @@ func (n *EndpointNames) Follow(ctx context.Context, e Engine) error {
 	if err != nil {
 		return err
 	}
-	events := map[string][]string{"type": {"container", "network"}, "event": {"start", "connect", "destroy"}}
+	api, events := e.api(), dockerapi.Filter{"type": {"container", "network"}, "event": {"start", "connect", "destroy"}}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-started:
 		}
-		_ = e.follow(ctx, events, func() { n.read(ctx, e, "") }, func(h Happened) { // the next start tries again
+		// After an error, the next start tries again.
+		_ = follow(ctx, api, events, func() { n.read(ctx, api, "") }, func(h *dockerapi.Event) {
 			switch h.Action {
-			case "start":
-				n.read(ctx, e, h.Actor.ID)
-			case "connect":
-				n.read(ctx, e, h.Actor.Attributes["container"])
+			case "start", "connect":
+				n.read(ctx, api, h.Container())
 			case "destroy":
 				n.mu.Lock()
 				delete(n.containers, h.Actor.ID)
@@ -63,19 +63,13 @@ func (n *EndpointNames) Follow(ctx context.Context, e Engine) error {
 }
 
 // read reads a container, or all of them if id is empty.
-func (n *EndpointNames) read(ctx context.Context, e Engine, id string) {
-	var all []struct {
-		ID              string `json:"Id"`
-		Names           []string
-		NetworkSettings struct {
-			Networks map[string]struct{ EndpointID string }
-		}
-	}
-	path := "/containers/json"
+func (n *EndpointNames) read(ctx context.Context, e *dockerapi.Engine, id string) {
+	var filter dockerapi.Filter
 	if id != "" {
-		path += "?filters=" + filters(map[string][]string{"id": {id}})
+		filter = dockerapi.Filter{"id": {id}}
 	}
-	if ask(ctx, string(e), path, &all) != nil {
+	all, err := e.Running(ctx, filter)
+	if err != nil {
 		return
 	}
 	n.mu.Lock()
@@ -84,10 +78,10 @@ func (n *EndpointNames) read(ctx context.Context, e Engine, id string) {
 		n.containers = map[string]endpointsOf{}
 	}
 	for _, c := range all {
-		if len(c.Names) == 0 {
+		has := endpointsOf{name: c.Name()}
+		if has.name == "" {
 			continue
 		}
-		has := endpointsOf{name: strings.TrimPrefix(c.Names[0], "/")}
 		for _, network := range c.NetworkSettings.Networks {
 			has.endpoints = append(has.endpoints, network.EndpointID)
 		}

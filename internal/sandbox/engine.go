@@ -2,26 +2,16 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	"fairlead/internal/lock"
-
-	"golang.org/x/sys/unix"
+	"fairlead/internal/dockerapi"
 )
-
-// requestTimeout bounds one request to a container engine.
-const requestTimeout = 10 * time.Second
 
 // New returns a Finder for this host. It searches /run/netns and the engine
 // that DOCKER_HOST names. If DOCKER_HOST is not set, it uses the default sockets
@@ -71,15 +61,15 @@ func (f Finder) findContainer(ctx context.Context, name string) []finding {
 	}
 	missing := 0
 	for _, socket := range f.Engines {
-		c, err := inspect(ctx, socket, name)
+		c, err := dockerapi.Unix(socket).Inspect(ctx, name)
 		switch {
-		case errors.Is(err, ErrNoEngine):
+		case dockerapi.NotRunning(err):
 			missing++
 		case errors.Is(err, os.ErrNotExist):
 		case err != nil:
 			found = append(found, finding{err: fmt.Errorf("ask the container engine at %s: %w", socket, err)})
 		default:
-			found = append(found, c.find(name))
+			found = append(found, find(c, name))
 		}
 	}
 	if f.noEngines == nil && missing == len(f.Engines) {
@@ -106,25 +96,12 @@ func refsByID(found []finding) []finding {
 	return found
 }
 
-// container is the part of an engine's answer that find needs.
-type container struct {
-	ID    string `json:"Id"`
-	Name  string
-	State struct {
-		Status string
-		Pid    int
-	}
-}
-
-// shortID is how many characters of an ID engines print.
-const shortID = 12
-
 // containerMark precedes the container's ID in Sandbox.ID.
 const containerMark = startMark + "container:"
 
-// find finds the container's sandbox. asked is the text that the user gave.
-func (c container) find(asked string) finding {
-	name := strings.TrimPrefix(c.Name, "/")
+// find finds a container's sandbox. asked is the text that the user gave.
+func find(c dockerapi.Inspected, asked string) finding {
+	name := c.PlainName()
 	var err error
 	s := Sandbox{}
 	if c.State.Pid > 0 {
@@ -134,71 +111,14 @@ func (c container) find(asked string) finding {
 		err = fmt.Errorf("%w: the container is %s: start it first", ErrAbsent, c.State.Status)
 	}
 	s.Ref, s.Kind, s.Name = "container:"+name, Container, name
-	s.ID += containerMark + c.ID[:min(shortID, len(c.ID))]
-	return finding{s, err, name != asked && len(asked) < shortID}
+	s.ID += containerMark + dockerapi.Short(c.ID)
+	return finding{s, err, name != asked && len(asked) < dockerapi.ShortID}
 }
 
-// inspect asks an engine for a container. It returns os.ErrNotExist if the
-// engine has no such container, and ErrNoEngine if no engine runs.
-func inspect(ctx context.Context, socket, name string) (c container, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	answer, err := get(ctx, socket, "/containers/"+name+"/json")
-	if notRunning(err) {
-		return c, ErrNoEngine
+// ofEngine returns ErrNoEngine if the error means that no engine runs, or else the error.
+func ofEngine(err error) error {
+	if dockerapi.NotRunning(err) {
+		return ErrNoEngine
 	}
-	if err != nil {
-		return c, err
-	}
-	defer answer.Body.Close()
-	switch answer.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound:
-		return c, os.ErrNotExist
-	default:
-		return c, refusal(answer)
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&c); err != nil {
-		return c, fmt.Errorf("read its answer: %w", err)
-	}
-	return c, nil
-}
-
-// notRunning reports whether the error means that the socket does not exist or
-// that no process listens on it.
-func notRunning(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)
-}
-
-// refusal returns the error in an engine's answer.
-func refusal(answer *http.Response) error {
-	var body struct{ Message string }
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
-	if json.Unmarshal(text, &body) != nil || body.Message == "" {
-		body.Message = answer.Status
-	}
-	return errors.New(body.Message)
-}
-
-// get sends a request to the engine at a unix socket. Closing the answer's body
-// closes the connection. Returns errAnswering with a context of Answering.
-func get(ctx context.Context, socket, path string) (*http.Response, error) {
-	return request(ctx, http.MethodGet, socket, path)
-}
-
-// request is get with any method of HTTP.
-func request(ctx context.Context, method, socket, path string) (*http.Response, error) {
-	if isAnswering(ctx) {
-		return nil, errAnswering
-	}
-	lock.Outside("a container engine")
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}
-	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	r, err := http.NewRequestWithContext(ctx, method, "http://engine"+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	return client.Do(r)
+	return err
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/sandbox"
 )
@@ -285,7 +286,7 @@ func TestFollowMissesNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	happened := false
-	err := sandbox.Engine(e.socket).FollowLabelled(ctx, "label", func() { close(ready) }, func(sandbox.Happened) {
+	err := sandbox.Engine(e.socket).FollowLabelled(ctx, "label", func() { close(ready) }, func(*dockerapi.Event) {
 		happened = true
 		cancel()
 	})

@@ -2,15 +2,13 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/recovery"
 
 	"github.com/moby/sys/signal"
@@ -26,15 +24,13 @@ import (
 // the events. An event may be about an earlier run of the container than the
 // answer; the reader compares their times to detect this.
 type eventReader struct {
-	socket string
+	engine *dockerapi.Engine
+	events dockerapi.Subscription
 	notify func(ContainerEvent)
 	known  map[string]*containerState
 	// asking has the IDs of containers with a request in progress. The value is
 	// true if another request must follow.
-	asking  map[string]bool
-	answers chan answer
-	// lastEvent is the time of the last event.
-	lastEvent time.Time
+	asking map[string]bool
 }
 
 // containerState is the known state of a container. Refs is empty until the
@@ -52,13 +48,6 @@ type end struct {
 	at time.Time
 }
 
-// answer is an engine's answer about a container.
-type answer struct {
-	id        string
-	container inspected
-	err       error
-}
-
 // maxRequests bounds the concurrent requests to an engine.
 const maxRequests = 8
 
@@ -70,103 +59,59 @@ const replayWindow = time.Minute
 const hasEnded = "it has ended"
 
 func newEventReader(socket string, notify func(ContainerEvent)) *eventReader {
-	return &eventReader{socket: socket, notify: notify, known: map[string]*containerState{},
-		lastEvent: time.Now().Add(-replayWindow)}
+	e := dockerapi.Unix(socket)
+	return &eventReader{engine: e, notify: notify, known: map[string]*containerState{},
+		events: dockerapi.Subscription{Engine: e, Filter: engineEvents, Since: time.Now().Add(-replayWindow).UnixNano()}}
 }
 
 // follow reports events until the engine or ctx ends.
 func (n *eventReader) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	defer work.Wait()
 	defer cancel()
-	stream, err := get(ctx, n.socket, eventsSince(n.lastEvent, engineEvents))
+	stream, err := n.events.Open(ctx)
 	if err != nil {
 		return err
 	}
-	defer stream.Body.Close()
-	if stream.StatusCode != http.StatusOK {
-		return refusal(stream)
-	}
 	asOf := time.Now()
-	var running []containerJSON
-	if err := ask(ctx, n.socket, "/containers/json", &running); err != nil {
+	running, err := n.engine.Running(ctx, nil)
+	if err != nil {
 		return err
 	}
-	events, ended := make(chan engineEvent), make(chan error, 1)
-	work.Go(func() { ended <- readEvents(ctx, json.NewDecoder(stream.Body), events) })
-	n.asking, n.answers = map[string]bool{}, make(chan answer)
-	limit := make(chan struct{}, maxRequests)
+	n.asking = map[string]bool{}
+	inspections := dockerapi.NewInspections[struct{}](n.engine, maxRequests)
 	request := func(id string) {
-		if _, already := n.asking[id]; already {
-			n.asking[id] = true
-			return
+		_, already := n.asking[id]
+		n.asking[id] = already
+		if !already {
+			inspections.Ask(ctx, id, struct{}{})
 		}
-		n.asking[id] = false
-		work.Go(func() { n.inspect(ctx, id, limit) })
 	}
 	n.reconcile(running, asOf, request)
 	for {
 		select {
-		case err := <-ended:
-			return err
-		case e := <-events:
+		case e, ok := <-stream.Events:
+			if !ok {
+				return stream.Err()
+			}
 			n.handleEvent(e, request)
-		case a := <-n.answers:
-			again := n.asking[a.id]
-			delete(n.asking, a.id)
-			n.handleAnswer(a)
+			n.events.Handled(e)
+		case a := <-inspections.Answers:
+			again := n.asking[a.ID]
+			delete(n.asking, a.ID)
+			if a.Err == nil {
+				n.handleAnswer(a.ID, &a.Container)
+			}
 			if again {
-				request(a.id)
+				request(a.ID)
 			}
 		}
-	}
-}
-
-// engineEvent is an event in the format of the engine's API.
-type engineEvent struct {
-	Type, Action string
-	TimeNano     int64
-	Actor        struct {
-		ID         string
-		Attributes map[string]string
-	}
-}
-
-func readEvents(ctx context.Context, from *json.Decoder, events chan<- engineEvent) error {
-	for {
-		var e engineEvent
-		if err := from.Decode(&e); err != nil {
-			return err
-		}
-		select {
-		case events <- e:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// inspect asks the engine for a container and sends the answer to n.answers.
-func (n *eventReader) inspect(ctx context.Context, id string, limit chan struct{}) {
-	select {
-	case limit <- struct{}{}:
-		defer func() { <-limit }()
-	case <-ctx.Done():
-		return
-	}
-	a := answer{id: id}
-	a.err = ask(ctx, n.socket, "/containers/"+id+"/json", &a.container)
-	select {
-	case n.answers <- a:
-	case <-ctx.Done():
 	}
 }
 
 // reconcile requests the state of the containers that run at the given time. It
 // reports the end of the other known containers: they ended while no engine
 // answered, and no event reports that.
-func (n *eventReader) reconcile(running []containerJSON, asOf time.Time, request func(id string)) {
+func (n *eventReader) reconcile(running []dockerapi.Listed, asOf time.Time, request func(id string)) {
 	still := map[string]bool{}
 	for _, c := range running {
 		still[c.ID] = true
@@ -190,16 +135,11 @@ func (n *eventReader) state(id string) *containerState {
 
 // handleEvent reports what the event says, and requests the container's state if
 // the event does not contain it.
-func (n *eventReader) handleEvent(e engineEvent, request func(id string)) {
-	id, at := e.Actor.ID, time.Now()
+func (n *eventReader) handleEvent(e *dockerapi.Event, request func(id string)) {
+	id, at, action := e.Container(), time.Now(), e.Verb()
 	if e.TimeNano != 0 {
 		at = time.Unix(0, e.TimeNano)
 	}
-	n.lastEvent = at
-	if e.Type == "network" {
-		id = e.Actor.Attributes["container"]
-	}
-	action, _, _ := strings.Cut(e.Action, ":") // health_status: healthy
 	if n.known[id] == nil && action != "start" && action != "connect" {
 		return
 	}
@@ -211,9 +151,9 @@ func (n *eventReader) handleEvent(e engineEvent, request func(id string)) {
 		if s := signalOf(e.Actor.Attributes["signal"]); s == c.stop || s == unix.SIGTERM || s == unix.SIGKILL {
 			n.reportEnd(c, signalName(s), at)
 		}
-	case "die", "died":
+	case "die":
 		n.reportEnd(c, hasEnded, at)
-	case "destroy", "remove":
+	case "destroy":
 		delete(n.known, id)
 		if len(c.Refs) > 0 {
 			n.notify(ContainerEvent{Refs: c.Refs, Name: c.Name, Gone: true})
@@ -231,27 +171,27 @@ func (n *eventReader) reportEnd(c *containerState, by string, at time.Time) {
 }
 
 // handleAnswer reports the state of a running container.
-func (n *eventReader) handleAnswer(a answer) {
-	before := n.known[a.id]
-	if before == nil || a.err != nil || !a.container.State.Running {
+func (n *eventReader) handleAnswer(id string, c *dockerapi.Inspected) {
+	before := n.known[id]
+	if before == nil || !c.State.Running {
 		return // it has ended meanwhile
 	}
 	var now *containerState
 	// The answer becomes a new value; without it, the container stays as it was.
-	if recovery.Object("container "+a.id, func() {
-		now = &containerState{ContainerEvent: a.container.event(), stop: a.container.stopSignal(), end: before.end}
+	if recovery.Object("container "+id, func() {
+		now = &containerState{ContainerEvent: event(c), stop: signalOf(c.Config.StopSignal), end: before.end}
 	}) != nil {
 		return
 	}
-	if gone := n.removedRefs(a.id, before, now); len(gone) > 0 {
+	if gone := n.removedRefs(id, before, now); len(gone) > 0 {
 		n.notify(ContainerEvent{Refs: gone, Name: now.Name, Gone: true})
 	}
 	for other, o := range n.known {
-		if other != a.id { // it may have had this name before
+		if other != id { // it may have had this name before
 			o.Refs = slices.DeleteFunc(o.Refs, func(ref string) bool { return ref == containerRef+now.Name })
 		}
 	}
-	n.known[a.id] = now
+	n.known[id] = now
 	n.notify(now.ContainerEvent)
 	if now.end.at.After(now.startedAt()) {
 		n.reportEnd(now, now.end.by, now.end.at) // its event came before the answer

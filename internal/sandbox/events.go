@@ -3,15 +3,16 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
+
+	"fairlead/internal/dockerapi"
 
 	"golang.org/x/sys/unix"
 )
 
 // containerEvents is the filter of the events after which a container may be found under
 // another name or process. "died" is podman's name for "die".
-var containerEvents = map[string][]string{"type": {"container"}, "event": {"start", "die", "died", "rename"}}
+var containerEvents = dockerapi.Filter{"type": {"container"}, "event": {"start", "die", "died", "rename"}}
 
 // The pauses between attempts to reach an engine. inotify reports a socket before
 // the engine listens on it, so any error is retried for a short time. Later only
@@ -51,28 +52,23 @@ func (w *watcher) listen(ctx context.Context, e *engine) {
 // retryable reports whether an engine may answer later although its socket stays
 // the same.
 func retryable(err error) bool {
-	return err != nil && !notRunning(err) && !errors.Is(err, unix.EACCES)
+	return err != nil && !dockerapi.NotRunning(err) && !errors.Is(err, unix.EACCES)
 }
 
 // follow sends a tick when the engine answers and for each event, until the
 // engine ends. connected reports whether the engine answered.
 func (w *watcher) follow(ctx context.Context, socket string) (connected bool, err error) {
-	answer, err := get(ctx, socket, eventsSince(time.Now(), containerEvents))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := dockerapi.Subscription{Engine: dockerapi.Unix(socket), Filter: containerEvents,
+		Since: dockerapi.ThisSecond()}
+	stream, err := events.Open(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return false, refusal(answer)
-	}
 	w.tick()
-	for buf := make([]byte, 4096); ; {
-		n, err := answer.Body.Read(buf)
-		if n > 0 {
-			w.tick()
-		}
-		if err != nil {
-			return true, err
-		}
+	for range stream.Events {
+		w.tick()
 	}
+	return true, stream.Err()
 }

@@ -2,16 +2,15 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"path"
 	"strings"
 	"time"
+
+	"fairlead/internal/dockerapi"
 )
 
 // Labelled is a container with the requested label.
@@ -23,19 +22,6 @@ type Labelled struct {
 	// HostNetwork says that it is in the host's network namespace.
 	HostNetwork bool
 	Labels      map[string]string
-}
-
-// Happened is an event of a container or network.
-type Happened struct {
-	// Action is create, start, die, destroy or connect.
-	Action string
-	Actor  Actor
-}
-
-// Actor is the container or network that an event is about, as the engine's API names it.
-type Actor struct {
-	ID         string
-	Attributes map[string]string
 }
 
 // Engine is the path of the unix socket of a container engine.
@@ -60,55 +46,53 @@ func (e Engine) Watch(ctx context.Context) (<-chan struct{}, error) {
 // empty, it returns only the container with that ID. It does not wait for a
 // container that is being started.
 func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, error) {
-	filter := map[string][]string{"label": {label}}
+	filter := dockerapi.Filter{"label": {label}}
 	if id != "" {
 		filter["id"] = []string{id}
 	}
-	var found []struct {
-		containerJSON
-		Labels map[string]string
-	}
-	if err := ask(ctx, string(e), "/containers/json?all=1&filters="+filters(filter), &found); err != nil {
-		return nil, fmt.Errorf("ask the container engine at %s: %w", e, err)
+	found, err := e.api().All(ctx, filter)
+	if err != nil {
+		return nil, e.failed(err)
 	}
 	var all []Labelled
 	for _, c := range found {
-		l := Labelled{ID: c.ID, Running: c.State == "running", Starting: c.State == "created" || c.State == "exited",
-			HostNetwork: c.HostConfig.NetworkMode == "host", Labels: c.Labels}
-		if len(c.Names) > 0 {
-			l.Name = strings.TrimPrefix(c.Names[0], "/")
-		}
-		all = append(all, l)
+		all = append(all, Labelled{ID: c.ID, Name: c.Name(), Running: c.State == "running",
+			Starting:    c.State == "created" || c.State == "exited",
+			HostNetwork: c.HostConfig.NetworkMode == "host", Labels: c.Labels})
 	}
 	return all, nil
+}
+
+func (e Engine) api() *dockerapi.Engine { return dockerapi.Unix(string(e)) }
+
+// failed returns the error of a request.
+func (e Engine) failed(err error) error {
+	return fmt.Errorf("ask the container engine at %s: %w", e, ofEngine(err))
 }
 
 // FollowLabelled calls notify for each event of containers with the label, until
 // the engine or ctx ends, and then returns an error. It calls ready once, as soon as
 // it receives events: from then on it misses none.
-func (e Engine) FollowLabelled(ctx context.Context, label string, ready func(), notify func(Happened)) error {
-	return e.follow(ctx, map[string][]string{"type": {"container"}, "label": {label},
+func (e Engine) FollowLabelled(ctx context.Context, label string, ready func(), notify func(*dockerapi.Event)) error {
+	return follow(ctx, e.api(), dockerapi.Filter{"type": {"container"}, "label": {label},
 		"event": {"create", "start", "die", "destroy"}}, ready, notify)
 }
 
 // follow is FollowLabelled for any filter.
-func (e Engine) follow(ctx context.Context, filter map[string][]string, ready func(), notify func(Happened)) error {
-	answer, err := get(ctx, string(e), eventsSince(time.Now(), filter))
+func follow(ctx context.Context, e *dockerapi.Engine, filter dockerapi.Filter, ready func(),
+	notify func(*dockerapi.Event)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := dockerapi.Subscription{Engine: e, Filter: filter, Since: dockerapi.ThisSecond()}
+	stream, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return refusal(answer)
-	}
 	ready()
-	for read := json.NewDecoder(answer.Body); ; {
-		var h Happened
-		if err := read.Decode(&h); err != nil {
-			return err
-		}
+	for h := range stream.Events {
 		notify(h)
 	}
+	return stream.Err()
 }
 
 // CgroupOf returns the cgroup v2 of a running container's first process, as a
@@ -116,9 +100,9 @@ func (e Engine) follow(ctx context.Context, filter map[string][]string, ready fu
 // if the container does not run, and an error that wraps os.ErrNotExist if it was
 // removed or has just ended. ErrNoEngine means that no engine answers.
 func (e Engine) CgroupOf(ctx context.Context, id string) (string, error) {
-	c, err := inspect(ctx, string(e), id)
+	c, err := e.api().Inspect(ctx, id)
 	if err != nil {
-		return "", fmt.Errorf("ask the container engine at %s: %w", e, err)
+		return "", e.failed(err)
 	}
 	if c.State.Pid <= 0 {
 		return "", ErrAbsent
@@ -143,38 +127,22 @@ const restartLimit = 5 * time.Minute
 func (e Engine) RestartByPolicy(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, restartLimit)
 	defer cancel()
-	var c struct {
-		HostConfig struct{ RestartPolicy struct{ Name string } }
-		State      struct{ Running bool }
-	}
-	if err := ask(ctx, string(e), "/containers/"+id+"/json", &c); err != nil {
-		return false, fmt.Errorf("ask the container engine at %s: %w", e, err)
+	c, err := e.api().Inspect(ctx, id)
+	if err != nil {
+		return false, e.failed(err)
 	}
 	if policy := c.HostConfig.RestartPolicy.Name; !c.State.Running || policy == "" || policy == "no" {
 		return false, nil
 	}
-	answer, err := request(ctx, http.MethodPost, string(e), "/containers/"+id+"/restart")
-	if err != nil {
-		var op *net.OpError
-		unsent := errors.As(err, &op) && op.Op == "dial"
-		return !unsent, fmt.Errorf("ask the container engine at %s: %w", e, err)
+	err = e.api().Post(ctx, "/containers/"+id+"/restart")
+	var refused *dockerapi.Refusal
+	var op *net.OpError
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.As(err, &refused):
+		return false, err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusNoContent {
-		return false, refusal(answer)
-	}
-	return true, nil
-}
-
-// eventsSince requests the events since the second of a time. That matters also if the time is now: an engine
-// answers before it subscribes the client, so events in between would be missed. Some events are then about
-// what the client has found already.
-func eventsSince(at time.Time, filter map[string][]string) string {
-	return fmt.Sprintf("/events?since=%d&filters=%s", at.Unix(), filters(filter))
-}
-
-// filters returns the value of the engine API's query parameter "filters".
-func filters(by map[string][]string) string {
-	text, _ := json.Marshal(by) // a map of strings cannot fail
-	return url.QueryEscape(string(text))
+	unsent := errors.As(err, &op) && op.Op == "dial"
+	return !unsent, e.failed(err)
 }

@@ -2,12 +2,11 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
-	"strings"
+
+	"fairlead/internal/dockerapi"
 )
 
 // Listed is a container as its engine lists it.
@@ -39,23 +38,6 @@ type ListedPort struct {
 	Private uint16
 }
 
-// containerJSON is an entry of an engine's list of containers.
-type containerJSON struct {
-	ID         string `json:"Id"`
-	Names      []string
-	Image      string
-	State      string
-	HostConfig struct{ NetworkMode string }
-	Ports      []struct {
-		IP                      string
-		PrivatePort, PublicPort uint16
-		Type                    string
-	}
-	NetworkSettings struct {
-		Networks map[string]struct{ IPAddress, GlobalIPv6Address string }
-	}
-}
-
 // Containers returns the running containers of all engines that answer. It
 // returns ErrNoEngine if no engine runs.
 func (f Finder) Containers(ctx context.Context) ([]Listed, error) {
@@ -63,15 +45,17 @@ func (f Finder) Containers(ctx context.Context) ([]Listed, error) {
 	var errs []error
 	missing := 0
 	for _, socket := range f.Engines {
-		list, err := list(ctx, socket)
-		if errors.Is(err, ErrNoEngine) {
+		running, err := dockerapi.Unix(socket).Running(ctx, nil)
+		if dockerapi.NotRunning(err) {
 			missing++
 			continue
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("ask the container engine at %s: %w", socket, err))
 		}
-		all = append(all, list...)
+		for _, c := range running {
+			all = append(all, listed(c))
+		}
 	}
 	if missing == len(f.Engines) {
 		return nil, ErrNoEngine
@@ -79,43 +63,12 @@ func (f Finder) Containers(ctx context.Context) ([]Listed, error) {
 	return all, errors.Join(errs...)
 }
 
-func list(ctx context.Context, socket string) ([]Listed, error) {
-	answer, err := get(ctx, socket, "/containers/json")
-	if notRunning(err) {
-		return nil, ErrNoEngine
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, refusal(answer)
-	}
-	var found []containerJSON
-	if err := json.NewDecoder(answer.Body).Decode(&found); err != nil {
-		return nil, fmt.Errorf("read its answer: %w", err)
-	}
-	var all []Listed
-	for _, c := range found {
-		all = append(all, c.listed())
-	}
-	return all, nil
-}
-
-func (c containerJSON) listed() Listed {
-	out := Listed{ID: c.ID[:min(shortID, len(c.ID))], Image: c.Image, Running: c.State == "running",
+// listed returns a container of an engine's list.
+func listed(c dockerapi.Listed) Listed {
+	out := Listed{ID: dockerapi.Short(c.ID), Name: c.Name(), Image: c.Image, Running: c.State == "running",
 		HostNetwork: c.HostConfig.NetworkMode == "host"}
-	if len(c.Names) > 0 {
-		out.Name = strings.TrimPrefix(c.Names[0], "/")
-	}
 	for name, n := range c.NetworkSettings.Networks {
-		on := OnNetwork{Name: name}
-		for _, text := range []string{n.IPAddress, n.GlobalIPv6Address} {
-			if a, err := netip.ParseAddr(text); err == nil {
-				on.Addresses = append(on.Addresses, a)
-			}
-		}
-		out.Networks = append(out.Networks, on)
+		out.Networks = append(out.Networks, OnNetwork{name, n.Addresses()})
 	}
 	for _, p := range c.Ports {
 		if p.PublicPort == 0 {

@@ -2,10 +2,8 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/url"
+
+	"fairlead/internal/dockerapi"
 )
 
 // Names are the container engines' names of the networks of one driver, and of
@@ -20,44 +18,26 @@ type Names struct {
 func (f Finder) Names(ctx context.Context, driver string) Names {
 	n := Names{map[string]string{}, map[string]string{}}
 	for _, socket := range f.Engines {
-		var all []struct{ ID string }
-		filter := url.QueryEscape(fmt.Sprintf(`{"driver":[%q]}`, driver))
-		if ask(ctx, socket, "/networks?filters="+filter, &all) != nil {
+		e := dockerapi.Unix(socket)
+		all, err := e.Networks(ctx, dockerapi.Filter{"driver": {driver}})
+		if err != nil {
 			continue
 		}
 		for _, network := range all {
-			n.add(ctx, socket, network.ID)
+			n.add(ctx, e, network.ID)
 		}
 	}
 	return n
 }
 
 // add asks an engine for the containers of a network, and adds the names.
-func (n Names) add(ctx context.Context, socket, id string) {
-	var network struct {
-		Name       string
-		Containers map[string]struct{ Name, EndpointID string }
-	}
-	if ask(ctx, socket, "/networks/"+url.PathEscape(id), &network) != nil {
+func (n Names) add(ctx context.Context, e *dockerapi.Engine, id string) {
+	network, err := e.Network(ctx, id)
+	if err != nil {
 		return // the network was removed meanwhile
 	}
 	n.Networks[id] = network.Name
 	for _, c := range network.Containers {
 		n.Containers[c.EndpointID] = c.Name
 	}
-}
-
-// ask sends a request to an engine and decodes the JSON answer.
-func ask(ctx context.Context, socket, path string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	answer, err := get(ctx, socket, path)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return refusal(answer)
-	}
-	return json.NewDecoder(answer.Body).Decode(into)
 }

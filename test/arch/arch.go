@@ -213,9 +213,13 @@ var Rules = []Rule{
 		Of:   []string{"internal/cgroup/...", "internal/inotify/..."}, Ours: []string{},
 	},
 	{
-		Name: "finding sandboxes needs only kernel and inotify",
+		Name: "a client of container engines does not know what an answer means",
+		Of:   []string{"internal/dockerapi"}, Ours: []string{"internal/model/...", "internal/lock"},
+	},
+	{
+		Name: "finding sandboxes needs only kernel, inotify and the container engines",
 		Of:   []string{"internal/sandbox/..."},
-		Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/lock",
+		Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/dockerapi",
 			"internal/sandbox/...",
 			"internal/recovery"},
 	},

@@ -121,6 +121,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"the store may not use the engine", "internal/store/file", "fairlead/internal/engine", false},
 		{"the table of paths may use drivers", "internal/paths", "fairlead/internal/driver/bridge", true},
 		{"the table of paths may not use the engine", "internal/paths", "fairlead/internal/engine", false},
+		{"a client of engines may not find sandboxes", "internal/dockerapi", "fairlead/internal/sandbox", false},
+		{"finding sandboxes may ask engines", "internal/sandbox", "fairlead/internal/dockerapi", true},
 		{"finding sandboxes may use the kernel", "internal/sandbox", "fairlead/internal/kernel", true},
 		{"finding sandboxes may not use the engine", "internal/sandbox", "fairlead/internal/engine", false},
 		{"a DHCP client may not use the engine", "internal/dhcp", "fairlead/internal/engine", false},

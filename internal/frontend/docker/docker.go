@@ -19,7 +19,7 @@
 // Docker's client has no timeout, and Docker keeps its own locks during a call. While
 // it starts, it answers no request before it has restored its containers, and it calls
 // the driver for each of them. Therefore the driver never asks Docker: the context of
-// a call refuses requests to engines (sandbox.Answering), and the daemon's methods
+// a call refuses requests to engines (dockerapi.Answering), and the daemon's methods
 // that the driver calls need none. After a failure or a restart of either side, a call
 // can come twice, or for an object that does not exist. Both succeed.
 //

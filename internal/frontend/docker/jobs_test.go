@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/sandbox"
+	"fairlead/internal/dockerapi"
 	"fairlead/test/place"
 )
 
@@ -16,13 +16,13 @@ func TestWorkerMayBeBehind(t *testing.T) {
 	root, w := labels(t)
 	w.admitted = make(chan admission)
 	end := run(t, e, root, w)
-	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
-	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
+	e.events <- &dockerapi.Event{Action: "create", Actor: dockerapi.Actor{ID: shopID}}
+	e.events <- &dockerapi.Event{Action: "create", Actor: dockerapi.Actor{ID: shopID}}
 	makeGroup(t, root) // the worker waits until its admission is read
 	limit := time.After(place.Timeout)
 	for i := range 5000 {
 		select {
-		case e.events <- sandbox.Happened{Action: "die", Actor: sandbox.Actor{ID: fmt.Sprintf("%064x", i)}}:
+		case e.events <- &dockerapi.Event{Action: "die", Actor: dockerapi.Actor{ID: fmt.Sprintf("%064x", i)}}:
 		case <-limit:
 			t.Fatalf("event %d is not read", i)
 		}

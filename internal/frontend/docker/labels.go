@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"fairlead/internal/api"
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/model"
 	"fairlead/internal/recovery"
 	"fairlead/internal/sandbox"
@@ -37,7 +38,7 @@ type Workloads interface {
 // Engine is a container engine. sandbox.Engine implements it.
 type Engine interface {
 	Labelled(ctx context.Context, label, id string) ([]sandbox.Labelled, error)
-	FollowLabelled(ctx context.Context, label string, ready func(), notify func(sandbox.Happened)) error
+	FollowLabelled(ctx context.Context, label string, ready func(), notify func(*dockerapi.Event)) error
 	CgroupOf(ctx context.Context, id string) (string, error)
 	RestartByPolicy(ctx context.Context, id string) (bool, error)
 	Watch(context.Context) (<-chan struct{}, error)
@@ -165,7 +166,7 @@ func (l *Labels) follow(ctx context.Context, changed <-chan struct{}) {
 			return
 		case <-changed:
 		}
-		_ = l.Engine.FollowLabelled(ctx, LabelPublish, func() { l.sync(ctx) }, func(h sandbox.Happened) {
+		_ = l.Engine.FollowLabelled(ctx, LabelPublish, func() { l.sync(ctx) }, func(h *dockerapi.Event) {
 			l.careful("event of container "+h.Actor.ID, func() { l.handleEvent(ctx, h) })
 		})
 	}
@@ -236,7 +237,7 @@ func (l *Labels) meet(c sandbox.Labelled, starting func(path string) bool) {
 }
 
 // handleEvent handles an event of the engine.
-func (l *Labels) handleEvent(ctx context.Context, h sandbox.Happened) {
+func (l *Labels) handleEvent(ctx context.Context, h *dockerapi.Event) {
 	switch h.Action {
 	case "create":
 		l.announce(ctx, h.Actor.ID)

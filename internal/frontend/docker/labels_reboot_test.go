@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"fairlead/internal/api"
-	"fairlead/internal/sandbox"
+	"fairlead/internal/dockerapi"
 )
 
 // TestContainerIsKnownAfterAReboot checks that the cgroup of a container that an earlier daemon knew is frozen until
@@ -20,12 +20,12 @@ func TestContainerIsKnownAfterAReboot(t *testing.T) {
 		e := shop()
 		root, w := labels(t)
 		end := run(t, e, root, w)
-		e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
+		e.events <- &dockerapi.Event{Action: "create", Actor: dockerapi.Actor{ID: shopID}}
 		path := makeGroup(t, root)
 		<-w.admitted
 		action := map[bool]string{true: "destroy", false: "create"}[removed]
 		for range 2 { // when the second is read, the first has been handled
-			e.events <- sandbox.Happened{Action: action, Actor: sandbox.Actor{ID: shopID}}
+			e.events <- &dockerapi.Event{Action: action, Actor: dockerapi.Actor{ID: shopID}}
 		}
 		end()
 		if removed != (len(w.notes) == 0) {
@@ -70,7 +70,7 @@ func TestContainerThatBoundPortsEarlyIsRestarted(t *testing.T) {
 				t.Errorf("restarted %s", id)
 			}
 		}
-		e.events <- sandbox.Happened{Action: "start", Actor: sandbox.Actor{ID: shopID}}
+		e.events <- &dockerapi.Event{Action: "start", Actor: dockerapi.Actor{ID: shopID}}
 		<-w.admitted
 		end()
 		if len(e.restarts) > 0 {
@@ -93,7 +93,7 @@ func TestContainerIsRestartedOnce(t *testing.T) {
 		v.Name, v.Network = "docker-"+e.shop.ID[:12], api.HostNetwork
 		*w.attached, w.dismissed = []api.View{v}, make(chan struct{}, 8)
 		end := run(t, e, root, w)
-		e.events <- sandbox.Happened{Action: "die", Actor: sandbox.Actor{ID: e.shop.ID}}
+		e.events <- &dockerapi.Event{Action: "die", Actor: dockerapi.Actor{ID: e.shop.ID}}
 		<-w.dismissed // the worker has handled the containers that the engine has listed before
 		end()
 		for len(w.admitted) > 0 {
@@ -141,7 +141,7 @@ func TestCgroupIsNotPreparedForAnEndedContainer(t *testing.T) {
 		path := filepath.Join(root, "docker", shopID)
 		end := run(t, e, root, w)
 		for range 2 { // when the second is read, the containers have been listed
-			e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: strings.Repeat("f", 64)}}
+			e.events <- &dockerapi.Event{Action: "create", Actor: dockerapi.Actor{ID: strings.Repeat("f", 64)}}
 		}
 		if runs {
 			if a := <-w.admitted; a.Cgroup != path {
@@ -163,7 +163,7 @@ func TestRemovedContainersAreForgotten(t *testing.T) {
 	w.notes["docker labelled "+shopID] = json.RawMessage(`{"ID": "` + shopID + `", "HostNetwork": true}`)
 	end := run(t, e, root, w)
 	for range 2 {
-		e.events <- sandbox.Happened{Action: "die", Actor: sandbox.Actor{ID: shopID}}
+		e.events <- &dockerapi.Event{Action: "die", Actor: dockerapi.Actor{ID: shopID}}
 	}
 	end()
 	if len(w.notes) != 0 {

@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cgroup"
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/sandbox"
 	"fairlead/test/place"
@@ -23,7 +24,7 @@ const shopID = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 type shopEngine struct {
 	shop   sandbox.Labelled
 	group  string
-	events chan sandbox.Happened
+	events chan *dockerapi.Event
 	// asked gets an element for each request about the container. The request is
 	// answered when answers gets an element; nil answers at once.
 	asked, answers chan struct{}
@@ -51,7 +52,7 @@ func (e shopEngine) Labelled(_ context.Context, _, id string) ([]sandbox.Labelle
 	return []sandbox.Labelled{e.shop}, nil
 }
 
-func (e shopEngine) FollowLabelled(ctx context.Context, _ string, ready func(), notify func(sandbox.Happened)) error {
+func (e shopEngine) FollowLabelled(ctx context.Context, _ string, ready func(), notify func(*dockerapi.Event)) error {
 	if e.silent {
 		<-ctx.Done()
 		return ctx.Err()
@@ -162,7 +163,7 @@ func run(t *testing.T, e shopEngine, root string, w workloads) (end func()) {
 }
 
 func shop() shopEngine {
-	return shopEngine{restarts: make(chan string, 8), events: make(chan sandbox.Happened), group: "/docker/" + shopID,
+	return shopEngine{restarts: make(chan string, 8), events: make(chan *dockerapi.Event), group: "/docker/" + shopID,
 		shop: sandbox.Labelled{ID: shopID, Name: "shop", HostNetwork: true,
 			Labels: map[string]string{docker.LabelPublish: "8080:80, 53:53/udp", docker.LabelUnpublished: "deny"}}}
 }
@@ -189,9 +190,9 @@ func TestCgroupIsFrozenUntilAdmitted(t *testing.T) {
 	e := shop()
 	root, w := labels(t)
 	end := run(t, e, root, w)
-	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
-	e.events <- sandbox.Happened{Action: "create",
-		Actor: sandbox.Actor{ID: shopID}} // when this is read, the first event has been handled
+	e.events <- &dockerapi.Event{Action: "create", Actor: dockerapi.Actor{ID: shopID}}
+	e.events <- &dockerapi.Event{Action: "create",
+		Actor: dockerapi.Actor{ID: shopID}} // when this is read, the first event has been handled
 	path := makeGroup(t, root)
 	a := <-w.admitted
 	if a.Cgroup != path || a.freeze != "1" || a.Ref != "container:shop" || len(a.Publishes) != 2 ||
@@ -211,7 +212,7 @@ func TestCgroupIsFrozenUntilLabelsAreKnown(t *testing.T) {
 		e.shop.HostNetwork, e.asked, e.answers = hostNetwork, make(chan struct{}), make(chan struct{})
 		root, w := labels(t)
 		end := run(t, e, root, w)
-		e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
+		e.events <- &dockerapi.Event{Action: "create", Actor: dockerapi.Actor{ID: shopID}}
 		<-e.asked
 		path := makeGroup(t, root)
 		for began := time.Now(); frozenAs(path) != "1"; time.Sleep(time.Millisecond) {
@@ -310,7 +311,7 @@ func TestPanicConcernsOneContainer(t *testing.T) {
 		Passing: w.passing, Root: root, Log: slog.New(slog.DiscardHandler)}
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()
-	e.events <- sandbox.Happened{Action: "start", Actor: sandbox.Actor{ID: shopID}}
+	e.events <- &dockerapi.Event{Action: "start", Actor: dockerapi.Actor{ID: shopID}}
 	if a := <-w.admitted; a.Ref != "container:shop" {
 		t.Errorf("got the admission %+v", a)
 	}

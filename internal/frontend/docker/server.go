@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"regexp"
 
-	"fairlead/internal/sandbox"
+	"fairlead/internal/dockerapi"
 )
 
 // contentType is the content type of responses.
@@ -101,7 +101,7 @@ func (d *Driver) Handler() http.Handler {
 // answer calls the method and writes its result. The error of a method is written
 // with status 200, as Docker expects.
 func (d *Driver) answer(w http.ResponseWriter, r *http.Request, m method, body []byte) {
-	result, err := m(sandbox.Answering(r.Context()), body)
+	result, err := m(dockerapi.Answering(r.Context()), body)
 	switch {
 	case errors.As(err, new(*malformed)):
 		refuse(w, http.StatusBadRequest, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/frontend/traefik"
 )
 
@@ -26,13 +27,14 @@ type answered[T any] struct {
 const shortly = 2 * time.Second
 
 // askLess is ask for what the gateway can go on without. After failures it asks less and less often.
-func (a *answered[T]) askLess(ctx context.Context, what string, get func(context.Context) (T, error)) {
+func (a *answered[T]) askLess(ctx context.Context, what string, e *dockerapi.Engine,
+	get func(context.Context, *dockerapi.Engine) (T, error)) {
 	if a.err != nil && time.Now().Before(a.next) {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, shortly, errSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, shortly, dockerapi.ErrSlow)
 	defer cancel()
-	if a.ask(ctx, what, get) == nil {
+	if a.ask(ctx, what, e, get) == nil {
 		a.wait = 0
 		return
 	}
@@ -41,8 +43,9 @@ func (a *answered[T]) askLess(ctx context.Context, what string, get func(context
 }
 
 // ask asks again. It keeps the last good answer if there is an error, which it returns.
-func (a *answered[T]) ask(ctx context.Context, what string, get func(context.Context) (T, error)) error {
-	value, err := get(ctx)
+func (a *answered[T]) ask(ctx context.Context, what string, e *dockerapi.Engine,
+	get func(context.Context, *dockerapi.Engine) (T, error)) error {
+	value, err := get(ctx, e)
 	switch {
 	case err == nil:
 		a.value, a.ok = value, true

@@ -8,9 +8,9 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/frontend/traefik"
 )
 
@@ -30,16 +30,11 @@ const (
 type question struct {
 	name string
 	// events are those of the container that wait for the answer.
-	events []event
+	events []*dockerapi.Event
 }
 
 // answer is the answer to a question.
-type answer struct {
-	id string
-	to *question
-	inspected
-	err error
-}
+type answer = dockerapi.Answer[*question]
 
 // failure is why the engine could not report a container.
 type failure struct {
@@ -58,21 +53,9 @@ func (f *failure) String() string {
 
 // ask asks the engine for a container. The answer comes later.
 func (d *Docker) ask(ctx context.Context, id, name string) {
-	q, answers := &question{name: name}, d.answers
+	q := &question{name: name}
 	d.asking[id] = q
-	go func() {
-		select {
-		case d.slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		c, err := d.engine.inspect(ctx, id)
-		<-d.slots
-		select {
-		case answers <- answer{id, q, c, err}:
-		case <-ctx.Done():
-		}
-	}()
+	d.inspections.Ask(ctx, id, q)
 }
 
 // await handles answers until it is done, or its patience ends. It reports whether they change the
@@ -82,7 +65,7 @@ func (d *Docker) await(ctx context.Context, done func() bool) (differs bool) {
 	defer limit.Stop()
 	for !done() {
 		select {
-		case a := <-d.answers:
+		case a := <-d.inspections.Answers:
 			differs = d.answered(a) || differs
 		case <-limit.C:
 			return differs
@@ -97,9 +80,9 @@ func (d *Docker) await(ctx context.Context, done func() bool) (differs bool) {
 // events wait. Name is that of the event, "" if it has none. It reports whether the containers differ.
 func (d *Docker) reread(ctx context.Context, id, name string) bool {
 	if c, ok := d.known[id]; ok && name == "" {
-		name = strings.TrimPrefix(c.Name, "/")
+		name = c.PlainName()
 	}
-	d.ask(ctx, id, cmp.Or(name, id[:min(len(id), shortID)]))
+	d.ask(ctx, id, cmp.Or(name, dockerapi.Short(id)))
 	if d.failures[id] != nil || len(d.events) >= flood {
 		return false
 	}
@@ -107,7 +90,7 @@ func (d *Docker) reread(ctx context.Context, id, name string) bool {
 }
 
 // later keeps an event until the answer, which replaces what the oldest of many events say.
-func (q *question) later(e event) {
+func (q *question) later(e *dockerapi.Event) {
 	if q.events = append(q.events, e); len(q.events) > mostLater {
 		q.events = q.events[1:]
 	}
@@ -115,8 +98,8 @@ func (q *question) later(e event) {
 
 // handleLater is handle for an event of a container that the engine is asked for. That the container
 // ends is certain without the answer, which may even be older.
-func (d *Docker) handleLater(ctx context.Context, q *question, e event) bool {
-	if action := e.action(); action == "die" || action == "destroy" {
+func (d *Docker) handleLater(ctx context.Context, q *question, e *dockerapi.Event) bool {
+	if action := e.Verb(); action == "die" || action == "destroy" {
 		differs := d.end(e.Actor.ID, action)
 		d.ask(ctx, e.Actor.ID, q.name)
 		return differs
@@ -127,25 +110,25 @@ func (d *Docker) handleLater(ctx context.Context, q *question, e event) bool {
 
 // answered takes an answer, and reports whether the containers differ.
 func (d *Docker) answered(a answer) bool {
-	if d.asking[a.id] != a.to {
+	if d.asking[a.ID] != a.To {
 		return false // there is a newer question
 	}
-	delete(d.asking, a.id)
-	d.backlog = append(d.backlog, a.to.events...)
+	delete(d.asking, a.ID)
+	d.backlog = append(d.backlog, a.To.events...)
 	switch {
-	case errors.Is(a.err, os.ErrNotExist):
-		delete(d.known, a.id)
-	case a.err != nil:
+	case errors.Is(a.Err, os.ErrNotExist):
+		delete(d.known, a.ID)
+	case a.Err != nil:
 		return d.failed(a)
-	case a.State.Running || traefik.AllowsNonRunning(a.Config.Labels):
-		d.known[a.id] = a.inspected
+	case a.Container.State.Running || traefik.AllowsNonRunning(a.Container.Config.Labels):
+		d.known[a.ID] = a.Container
 	default:
-		delete(d.known, a.id)
+		delete(d.known, a.ID)
 	}
-	delete(d.containers, a.id)
-	delete(d.failures, a.id)
-	if s, ok := d.stopping[a.id]; ok && !s.started.Equal(a.State.StartedAt) {
-		delete(d.stopping, a.id)
+	delete(d.containers, a.ID)
+	delete(d.failures, a.ID)
+	if s, ok := d.stopping[a.ID]; ok && !s.started.Equal(a.Container.Started()) {
+		delete(d.stopping, a.ID)
 	}
 	return true
 }
@@ -153,13 +136,13 @@ func (d *Docker) answered(a answer) bool {
 // failed notes that the engine could not report a container, which stays as it was. It reports whether
 // the reason is new.
 func (d *Docker) failed(a answer) bool {
-	now, f := time.Now(), d.failures[a.id]
+	now, f := time.Now(), d.failures[a.ID]
 	if f == nil {
 		f = &failure{since: now, wait: soonestQuestion / 2}
-		d.failures[a.id] = f
+		d.failures[a.ID] = f
 	}
-	differs := f.err == nil || f.err.Error() != a.err.Error()
-	f.name, f.err, f.wait = a.to.name, a.err, min(2*f.wait, latestQuestion)
+	differs := f.err == nil || f.err.Error() != a.Err.Error()
+	f.name, f.err, f.wait = a.To.name, a.Err, min(2*f.wait, latestQuestion)
 	f.next = now.Add(f.wait)
 	return differs
 }

@@ -80,7 +80,7 @@ const hang = "hang"
 func faultyWith(t *testing.T, fault string) (*fakeEngine, *Docker) {
 	f, d := faulty(t)
 	if fault == hang {
-		d.engine.limit = time.Second
+		d.engine.Limit = time.Second
 	}
 	return f, d
 }
@@ -148,7 +148,7 @@ func TestFaultAfterEvent(t *testing.T) {
 // answer the question for it.
 func TestEventsDuringQuestion(t *testing.T) {
 	f, d := faulty(t)
-	d.engine.limit = time.Hour
+	d.engine.Limit = time.Hour
 	f.set("two", "10.0.0.2", "", "")
 	f.set("three", "10.0.0.3", "", "")
 	until := followStates(t, d)

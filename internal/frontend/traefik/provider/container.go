@@ -7,28 +7,23 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/frontend/traefik"
 )
 
 // container returns what the labels are completed with.
-func (d *Docker) container(c inspected) *traefik.Container {
-	t := &traefik.Container{ID: c.ID, Name: strings.TrimPrefix(c.Name, "/"), Created: c.Created,
-		Labels:  c.Config.Labels,
-		Running: c.State.Running, Stopping: d.isStopping(c.ID), Networks: map[string][]netip.Addr{},
-		NetworkMode: c.HostConfig.NetworkMode}
-	if c.State.Health != nil && c.State.Health.Status != "none" {
-		t.Health = c.State.Health.Status
-	}
+func (d *Docker) container(c *dockerapi.Inspected) *traefik.Container {
+	t := &traefik.Container{ID: c.ID, Name: c.PlainName(), Created: dockerapi.Time(c.Created), Labels: c.Config.Labels,
+		Health: c.Health(), Running: c.State.Running, Stopping: d.isStopping(c.ID),
+		Networks: map[string][]netip.Addr{}, NetworkMode: c.HostConfig.NetworkMode}
 	for _, text := range slices.Sorted(maps.Keys(c.Config.ExposedPorts)) {
 		if port, ok := parsePort(text); ok {
 			t.ExposedPorts = append(t.ExposedPorts, port)
 		}
 	}
 	for name, at := range c.NetworkSettings.Networks {
-		for _, text := range []string{at.IPAddress, at.GlobalIPv6Address} {
-			if a, err := netip.ParseAddr(text); err == nil {
-				t.Networks[name] = append(t.Networks[name], a)
-			}
+		if all := at.Addresses(); all != nil {
+			t.Networks[name] = all
 		}
 	}
 	for text, hosts := range c.NetworkSettings.Ports {
@@ -52,7 +47,7 @@ func parsePort(text string) (traefik.Port, bool) {
 }
 
 // networks returns the names of the container's networks, nil if it uses that of the host.
-func (c *inspected) networks() []string {
+func networks(c *dockerapi.Inspected) []string {
 	if c.HostConfig.NetworkMode == "host" {
 		return nil
 	}
@@ -66,7 +61,7 @@ func (d *Docker) ownNetworks() []string {
 		d.own = d.findOwn()
 	}
 	own := d.known[d.own]
-	return own.networks()
+	return networks(&own)
 }
 
 // findOwn returns the ID of the container that the gateway runs in, or "".
@@ -77,7 +72,7 @@ func (d *Docker) findOwn() string {
 		}
 	}
 	for id, c := range d.known {
-		if d.self.in(c) {
+		if d.self.in(&c) {
 			return id
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/moby/sys/signal"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
@@ -28,7 +29,7 @@ import (
 // a short time: then other containers go on (ask.go). A container that the engine cannot report stays
 // as it was, and is asked for again.
 type Docker struct {
-	engine  *engine
+	engine  *dockerapi.Engine
 	log     *slog.Logger
 	options traefik.DockerOptions
 	self    self
@@ -38,19 +39,18 @@ type Docker struct {
 	labels *traefik.Docker
 	// known are the containers by ID that run, or whose labels allow that they do not; stopping those
 	// that got their stop signal.
-	known    map[string]inspected
+	known    map[string]dockerapi.Inspected
 	stopping map[string]stop
 	// containers are the known ones as the labels take them. A pointer stays the same until
 	// its container changes.
 	containers map[string]*traefik.Container
 	// events are those of the engine; backlog those that have waited for an answer.
-	events  <-chan event
-	backlog []event
-	// asking are the questions without an answer, by the ID of their container. slots limits how many
-	// the engine gets at a time.
-	asking  map[string]*question
-	answers chan answer
-	slots   chan struct{}
+	subscription dockerapi.Subscription
+	events       <-chan *dockerapi.Event
+	backlog      []*dockerapi.Event
+	// asking are the questions without an answer, by the ID of their container.
+	asking      map[string]*question
+	inspections *dockerapi.Inspections[*question]
 	// failures are the containers that the engine could not report, by ID.
 	failures map[string]*failure
 	// patience is how long events wait for the answer about another container.
@@ -70,13 +70,18 @@ type stop struct {
 // It is longer than servers usually take to complete their requests.
 const survival = 10 * time.Minute
 
-func newDocker(e *engine, value gateway.Docker, log *slog.Logger) *Docker {
+func newDocker(e *dockerapi.Engine, value gateway.Docker, log *slog.Logger) *Docker {
 	options := traefik.DockerOptions{Docker: value}
 	return &Docker{engine: e, log: log, options: options, self: newSelf(),
 		labels: traefik.NewDocker(options),
-		known:  map[string]inspected{}, stopping: map[string]stop{}, containers: map[string]*traefik.Container{},
-		slots: make(chan struct{}, mostQuestions), failures: map[string]*failure{},
-		patience: patience}
+		known:  map[string]dockerapi.Inspected{}, stopping: map[string]stop{}, containers: map[string]*traefik.Container{},
+		failures: map[string]*failure{}, patience: patience,
+		subscription: subscribe(e, "container", "network")}
+}
+
+// subscribe returns the subscription to the events of objects of these types.
+func subscribe(e *dockerapi.Engine, types ...string) dockerapi.Subscription {
+	return dockerapi.Subscription{Engine: e, Filter: dockerapi.Filter{"type": types}}
 }
 
 // Follow implements Provider. While the engine does not answer, the last containers stay.
@@ -97,11 +102,11 @@ const (
 func (d *Docker) follow(ctx context.Context, changed Changed) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events, ended, err := d.engine.subscribe(ctx, "container", "network")
+	stream, err := d.subscription.Open(ctx)
 	if err != nil {
 		return err
 	}
-	d.events = events
+	d.events = stream.Events
 	if err := d.list(ctx); err != nil {
 		return err
 	}
@@ -114,13 +119,13 @@ func (d *Docker) follow(ctx context.Context, changed Changed) error {
 			differs = d.handle(ctx, next) || differs
 		} else {
 			select {
-			case e, ok := <-events:
+			case e, ok := <-d.events:
 				if !ok {
-					return <-ended
+					return stream.Err()
 				}
 				differs = d.handle(ctx, e) || differs
-				d.engine.handled(e)
-			case a := <-d.answers:
+				d.subscription.Handled(e)
+			case a := <-d.inspections.Answers:
 				differs = d.answered(a) || differs
 			case now := <-d.retryTime():
 				d.retry(ctx, now)
@@ -128,7 +133,7 @@ func (d *Docker) follow(ctx context.Context, changed Changed) error {
 				differs = d.survived(now) || differs
 			}
 		}
-		if differs && (len(events) < flood || time.Since(reported) > latestReport) {
+		if differs && (len(d.events) < flood || time.Since(reported) > latestReport) {
 			changed(d.config())
 			reported, differs = time.Now(), false
 		}
@@ -136,30 +141,41 @@ func (d *Docker) follow(ctx context.Context, changed Changed) error {
 }
 
 // waiting returns the next event of the backlog.
-func (d *Docker) waiting() (next event, ok bool) {
+func (d *Docker) waiting() (next *dockerapi.Event, ok bool) {
 	if len(d.backlog) == 0 {
-		return event{}, false
+		return nil, false
 	}
 	next, d.backlog = d.backlog[0], d.backlog[1:]
 	return next, true
 }
 
+// runningStates are the states of containers that have processes.
+var runningStates = []string{"running", "paused", "restarting"}
+
+// list returns the containers that run, and those whose labels allow that they do not.
+func list(ctx context.Context, e *dockerapi.Engine) ([]dockerapi.Listed, error) {
+	all, err := e.All(ctx, nil)
+	return slices.DeleteFunc(all, func(c dockerapi.Listed) bool {
+		return !slices.Contains(runningStates, c.State) && !traefik.AllowsNonRunning(c.Labels)
+	}), err
+}
+
 // list reads all containers that matter.
 func (d *Docker) list(ctx context.Context) error {
-	all, err := d.engine.list(ctx)
+	all, err := list(ctx, d.engine)
 	if err != nil {
 		return err
 	}
 	before := d.asking
-	d.asking, d.answers = map[string]*question{}, make(chan answer)
+	d.asking, d.inspections = map[string]*question{}, dockerapi.NewInspections[*question](d.engine, mostQuestions)
 	for _, c := range all {
-		d.ask(ctx, c.ID, c.name())
+		d.ask(ctx, c.ID, cmp.Or(c.Name(), dockerapi.Short(c.ID)))
 		if q := before[c.ID]; q != nil {
 			d.asking[c.ID].events = q.events
 		}
 	}
 	gone := func(id string) bool { return d.asking[id] == nil }
-	maps.DeleteFunc(d.known, func(id string, _ inspected) bool { return gone(id) })
+	maps.DeleteFunc(d.known, func(id string, _ dockerapi.Inspected) bool { return gone(id) })
 	maps.DeleteFunc(d.stopping, func(id string, _ stop) bool { return gone(id) })
 	maps.DeleteFunc(d.failures, func(id string, _ *failure) bool { return gone(id) })
 	d.await(ctx, func() bool { return len(d.asking) == 0 })
@@ -167,17 +183,17 @@ func (d *Docker) list(ctx context.Context) error {
 }
 
 // handle reports whether the event changes the containers.
-func (d *Docker) handle(ctx context.Context, e event) bool {
+func (d *Docker) handle(ctx context.Context, e *dockerapi.Event) bool {
 	if e.Type == "network" {
 		return d.handleNetwork(ctx, e)
 	}
 	id := e.Actor.ID
-	action := e.action()
+	action := e.Verb()
 	if !slices.Contains(actions, action) {
 		return false
 	}
 	c, known := d.known[id]
-	old := e.before(c.State.StartedAt) // the container has started again, or the clock was set back
+	old := e.Before(c.Started()) // the container has started again, or the clock was set back
 	if q := d.asking[id]; q != nil && (action != "kill" || !known || old) {
 		return d.handleLater(ctx, q, e)
 	}
@@ -189,8 +205,7 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 		if !known || d.isStopping(id) || !stops(c.Config.StopSignal, e.Actor.Attributes["signal"]) {
 			return false
 		}
-		grace := time.Duration(c.Config.StopTimeout) * time.Second
-		d.stopping[id] = stop{c.State.StartedAt, time.Now().Add(max(survival, grace))}
+		d.stopping[id] = stop{c.Started(), time.Now().Add(grace(&c))}
 		return true
 	case "die", "destroy":
 		return d.end(id, action)
@@ -201,6 +216,14 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 		delete(d.stopping, id)
 	}
 	return d.reread(ctx, id, e.Actor.Attributes["name"])
+}
+
+// grace is the time after which the container has survived its stop signal.
+func grace(c *dockerapi.Inspected) time.Duration {
+	if t := c.Config.StopTimeout; t != nil {
+		return max(survival, time.Duration(*t)*time.Second)
+	}
+	return survival
 }
 
 // actions are the events of containers that can change something.
@@ -225,8 +248,8 @@ func (d *Docker) end(id, action string) bool {
 // handleNetwork is handle for an event of a network. A container joins its networks while it starts,
 // and leaves them while it stops. The engine does not return it meanwhile, and other events would
 // wait, so only running containers are read. The others have events of their own.
-func (d *Docker) handleNetwork(ctx context.Context, e event) bool {
-	id := e.Actor.Attributes["container"]
+func (d *Docker) handleNetwork(ctx context.Context, e *dockerapi.Event) bool {
+	id := e.Container()
 	joinsOrLeaves := e.Action == "connect" || e.Action == "disconnect"
 	if !joinsOrLeaves || !d.known[id].State.Running || d.isStopping(id) {
 		return false
@@ -274,7 +297,8 @@ func (d *Docker) config() (gateway.Config, []traefik.Problem) {
 		c, stale := d.containers[id], d.staleness(id)
 		if c == nil || c.Stopping != d.isStopping(id) || c.Stale != stale {
 			// A container that is not complete is not in use.
-			if recovery.Object("container "+id, func() { c = d.container(d.known[id]) }) != nil {
+			known := d.known[id]
+			if recovery.Object("container "+id, func() { c = d.container(&known) }) != nil {
 				continue
 			}
 			c.Stale = stale

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
 	"fairlead/test/place"
@@ -166,7 +167,7 @@ func TestSurvivors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"one", "two"} {
-		kill := event{Action: "kill"}
+		kill := &dockerapi.Event{Action: "kill"}
 		kill.Actor.ID, kill.Actor.Attributes = id, map[string]string{"signal": "15"}
 		d.handle(t.Context(), kill)
 	}
@@ -194,7 +195,7 @@ func TestPersist(t *testing.T) {
 		attempts := []struct {
 			lasts time.Duration
 			err   error
-		}{{time.Minute, errEnded}, {0, silent}, {0, silent}, {time.Minute, errEnded}, {0, errEnded}}
+		}{{time.Minute, dockerapi.ErrEnded}, {0, silent}, {0, silent}, {time.Minute, dockerapi.ErrEnded}, {0, dockerapi.ErrEnded}}
 		begin, warnings := time.Now(), 0
 		log := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
 			warnings++
@@ -250,7 +251,7 @@ func TestOutage(t *testing.T) {
 			case at < 10*time.Second || at > 33*time.Second:
 				changed(config, nil)
 				time.Sleep(7 * time.Second)
-				return errEnded
+				return dockerapi.ErrEnded
 			}
 			return errors.New("refused")
 		}))

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/model/gateway"
 )
 
@@ -61,9 +62,9 @@ func TestTLS(t *testing.T) {
 		"no CA in file": {"tcp", &gateway.ClientTLS{CA: server + ".key"}, "has no PEM certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := newEngine(c.scheme+"://"+address, c.tls)
+			e, err := dockerapi.New(c.scheme+"://"+address, c.tls)
 			if err == nil {
-				_, err = e.list(t.Context())
+				_, err = list(t.Context(), e)
 			}
 			switch {
 			case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)):

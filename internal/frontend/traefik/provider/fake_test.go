@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"fairlead/internal/dockerapi"
 )
 
 // fakeEngine answers like a container engine. A test uses it for orders of events that a
@@ -61,7 +63,7 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				if !ok {
 					return
 				}
-				var is event
+				var is dockerapi.Event
 				if _ = json.Unmarshal([]byte(e), &is); slices.Contains(filters.Type, is.Type) {
 					_, _ = io.WriteString(w, e)
 					w.(http.Flusher).Flush()

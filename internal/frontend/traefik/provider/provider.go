@@ -1,3 +1,6 @@
+// Package provider reads configurations for the gateway where Traefik's providers
+// find them, and follows their changes: the labels of a container engine's
+// containers, and files.
 package provider
 
 import (
@@ -9,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
 )
@@ -25,7 +29,7 @@ type Changed func(gateway.Config, []traefik.Problem)
 // New returns the provider for an engine: for its containers, or with SwarmMode for the services of
 // its swarm.
 func New(value gateway.Docker, log *slog.Logger) (Provider, error) {
-	e, err := newEngine(cmp.Or(value.Endpoint, "unix:///var/run/docker.sock"), value.TLS)
+	e, err := dockerapi.New(cmp.Or(value.Endpoint, "unix:///var/run/docker.sock"), value.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +72,6 @@ func showOutages(source string, changed Changed, follow func(Changed) error) fun
 	}
 }
 
-// errEnded is the error if the engine has ended its stream of events.
-var errEnded = errors.New("the stream of events has ended")
-
 // persist calls follow again when it fails, until the context ends. It waits before that, unless the
 // engine has answered for some time: engines that start anew and proxies end streams of events.
 func persist(ctx context.Context, log *slog.Logger, follow func() error) {
@@ -80,7 +81,7 @@ func persist(ctx context.Context, log *slog.Logger, follow func() error) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, errEnded) && time.Since(began) >= again:
+		case errors.Is(err, dockerapi.ErrEnded) && time.Since(began) >= again:
 			log.Debug("the container engine ended the stream of events", "error", err)
 			logged = ""
 			continue

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"fairlead/internal/dockerapi"
 )
 
 // self is what this process knows of the container that it runs in.
@@ -26,7 +28,7 @@ type self struct {
 func newSelf() self {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	s := self{ids: mountedIDs(string(mounts)), addresses: map[string]string{}}
-	if name, err := os.Hostname(); err == nil && len(name) >= shortID {
+	if name, err := os.Hostname(); err == nil && len(name) >= dockerapi.ShortID {
 		s.ids = append(s.ids, name)
 	}
 	interfaces, _ := net.Interfaces()
@@ -41,11 +43,8 @@ func newSelf() self {
 	return s
 }
 
-// The lengths of a container's ID, and of its beginning that is the host name by default.
-const (
-	longID  = 64
-	shortID = 12
-)
+// longID is the length of a container's ID. Its beginning is the host name by default.
+const longID = 64
 
 // engineFiles are the paths at which an engine mounts files of its own.
 var engineFiles = []string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"}
@@ -80,7 +79,7 @@ func (s *self) has(address, hardware string) bool {
 }
 
 // in reports whether the process has an address of the container.
-func (s *self) in(c inspected) bool {
+func (s *self) in(c *dockerapi.Inspected) bool {
 	for _, at := range c.NetworkSettings.Networks {
 		if s.has(at.IPAddress, at.MacAddress) || s.has(at.GlobalIPv6Address, at.MacAddress) {
 			return true

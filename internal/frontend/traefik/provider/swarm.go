@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
 )
@@ -23,7 +24,8 @@ import (
 // Each list of the engine (services, tasks, nodes) stays as it was while the engine refuses it, for example
 // because a proxy of its socket does: the others are read nevertheless.
 type Swarm struct {
-	engine   *engine
+	engine   *dockerapi.Engine
+	events   dockerapi.Subscription
 	log      *slog.Logger
 	options  traefik.DockerOptions
 	self     self
@@ -51,9 +53,9 @@ const (
 	usually = 5 * time.Second
 )
 
-func newSwarm(e *engine, value gateway.Docker, log *slog.Logger) *Swarm {
+func newSwarm(e *dockerapi.Engine, value gateway.Docker, log *slog.Logger) *Swarm {
 	options := traefik.DockerOptions{Docker: value}
-	return &Swarm{engine: e, log: log, options: options, self: newSelf(), labels: traefik.NewDocker(options),
+	return &Swarm{engine: e, events: subscribe(e, "container", "service", "node"), log: log, options: options, self: newSelf(), labels: traefik.NewDocker(options),
 		interval: max(cmp.Or(value.RefreshSeconds, value.SwarmModeRefreshSeconds, usually), soonest),
 		tasks:    map[string]task{}, stopping: map[string]bool{}, containers: map[string]*traefik.Container{}}
 }
@@ -68,7 +70,7 @@ func (s *Swarm) Follow(ctx context.Context, changed Changed) {
 func (s *Swarm) follow(ctx context.Context, changed Changed) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events, ended, err := s.engine.subscribe(ctx, "container", "service", "node")
+	stream, err := s.events.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,15 +83,15 @@ func (s *Swarm) follow(ctx context.Context, changed Changed) error {
 	for earliest := time.Now(); ; {
 		timer := time.NewTimer(time.Until(next))
 		select {
-		case e, ok := <-events:
+		case e, ok := <-stream.Events:
 			timer.Stop()
 			if !ok {
-				return <-ended
+				return stream.Err()
 			}
 			if s.stops(e) {
 				changed(s.config())
 			}
-			s.engine.handled(e)
+			s.events.Handled(e)
 			// Events must not delay the next question, or many would prevent it.
 			wait, next = soon, earlierOf(next, laterOf(earliest, time.Now().Add(soon)))
 			continue
@@ -128,7 +130,7 @@ func laterOf(a, b time.Time) time.Time {
 }
 
 // stops reports whether the event is the stop signal of a task's container.
-func (s *Swarm) stops(e event) bool {
+func (s *Swarm) stops(e *dockerapi.Event) bool {
 	id := e.Actor.ID
 	t, ok := s.tasks[id]
 	if e.Type != "container" || e.Action != "kill" || !ok || s.stopping[id] ||

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"net/url"
 	"time"
+
+	"fairlead/internal/dockerapi"
 )
 
 // The parts of a swarm's objects that the gateway needs, as the engine's API names them.
@@ -58,20 +60,22 @@ const running = "running"
 // runs reports whether the task's container runs. A container with a health check is healthy then.
 func (t *task) runs() bool { return t.Status.State == running }
 
-func (e *engine) services(ctx context.Context) (all []service, err error) {
-	return all, e.get(ctx, "/services", &all)
+func readServices(ctx context.Context, e *dockerapi.Engine) (all []service, err error) {
+	err = e.Get(ctx, "/services", &all)
+	return all, err
 }
 
-// tasks returns the tasks of all services but those that were replaced long ago.
-func (e *engine) tasks(ctx context.Context) (all []task, err error) {
+// readTasks returns the tasks of all services but those that were replaced long ago.
+func readTasks(ctx context.Context, e *dockerapi.Engine) (all []task, err error) {
 	filter := url.Values{"filters": {`{"desired-state":["running","shutdown"]}`}}
-	return all, e.get(ctx, "/tasks?"+filter.Encode(), &all)
+	err = e.Get(ctx, "/tasks?"+filter.Encode(), &all)
+	return all, err
 }
 
-// nodes returns the addresses of the swarm's nodes by their ID.
-func (e *engine) nodes(ctx context.Context) (map[string]netip.Addr, error) {
+// readNodes returns the addresses of the swarm's nodes by their ID.
+func readNodes(ctx context.Context, e *dockerapi.Engine) (map[string]netip.Addr, error) {
 	var all []node
-	if err := e.get(ctx, "/nodes", &all); err != nil {
+	if err := e.Get(ctx, "/nodes", &all); err != nil {
 		return nil, err
 	}
 	addresses := map[string]netip.Addr{}

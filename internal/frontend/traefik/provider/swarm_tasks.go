@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/recovery"
 )
@@ -23,8 +24,8 @@ const hostNetwork = "host"
 // that there is nothing to go on with: the engine has never answered, or answers nothing.
 func (s *Swarm) read(ctx context.Context) (bool, error) {
 	before := s.refused()
-	errServices := s.services.ask(ctx, "services", s.engine.services)
-	errTasks := s.allTasks.ask(ctx, "tasks", s.engine.tasks)
+	errServices := s.services.ask(ctx, "services", s.engine, readServices)
+	errTasks := s.allTasks.ask(ctx, "tasks", s.engine, readTasks)
 	if err := cmp.Or(errServices, errTasks); err != nil && (!s.services.ok || !s.allTasks.ok ||
 		errServices != nil && errTasks != nil) {
 		return false, err
@@ -38,11 +39,11 @@ func (s *Swarm) read(ctx context.Context) (bool, error) {
 		}
 	}
 	if needNodes {
-		s.nodes.askLess(ctx, "nodes", s.engine.nodes)
+		s.nodes.askLess(ctx, "nodes", s.engine, readNodes)
 	} else {
 		s.nodes.err = nil
 	}
-	s.own.askLess(ctx, "the gateway's own container", s.ownNetworks)
+	s.own.askLess(ctx, "the gateway's own container", s.engine, s.ownNetworks)
 	maps.DeleteFunc(s.stopping, func(id string, _ bool) bool { _, ok := s.tasks[id]; return !ok })
 	differs := s.keep(containersOf(s.services.value, s.tasks, s.nodes.value, s.options.AllowEmptyServices))
 	if !slices.Equal(s.own.value, s.options.GatewayNetworks) {
@@ -81,13 +82,13 @@ func (s *Swarm) keep(now map[string]*traefik.Container) bool {
 // ownNetworks returns the networks of the container that the gateway runs in, nil if it runs in none
 // that the engine knows. If the engine refuses requests for containers, the networks are those of a task
 // with an address of the gateway.
-func (s *Swarm) ownNetworks(ctx context.Context) (_ []string, err error) {
+func (s *Swarm) ownNetworks(ctx context.Context, e *dockerapi.Engine) (_ []string, err error) {
 	own := s.ownTasks()
 	for _, id := range append(slices.Clone(s.self.ids), own...) {
-		c, failed := s.engine.inspect(ctx, id)
+		c, failed := e.Inspect(ctx, id)
 		switch {
 		case failed == nil && strings.HasPrefix(c.ID, id): // the engine also finds containers by their names
-			return c.networks(), nil
+			return networks(&c), nil
 		case failed != nil && !errors.Is(failed, os.ErrNotExist):
 			err = failed
 		}

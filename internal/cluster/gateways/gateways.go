@@ -14,12 +14,9 @@
 package gateways
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,16 +24,14 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
+	"fairlead/internal/cluster/publisher"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
 )
 
-// The limits of a transaction.
-const (
-	changedAtOnce = 60
-	commitLimit   = 5 * time.Second
-)
+// changedAtOnce is how many objects one transaction changes.
+const changedAtOnce = 60
 
 // Host is the gateway of this host.
 type Host interface {
@@ -64,8 +59,8 @@ type Config struct {
 
 // Gateways is the host's part of the cluster's gateways. It is a member.Consumer.
 type Gateways struct {
-	cfg  Config
-	wake chan struct{}
+	cfg       Config
+	publisher *publisher.Publisher
 
 	// mu protects the fields below.
 	mu       sync.Mutex
@@ -76,11 +71,6 @@ type Gateways struct {
 	selectors []model.Select
 	// problems are those of the last snapshot.
 	problems []string
-	// written is the revision of the last publication that put a record. The next one waits for a snapshot that
-	// has it. A deletion has none if its first answer was lost, and is harmless if it is repeated.
-	written int64
-	// failed is the problem of the last transaction.
-	failed string
 	// refused is true if the host has not taken over the objects: Run tries again.
 	refused bool
 }
@@ -88,7 +78,11 @@ type Gateways struct {
 var _ member.Consumer = (*Gateways)(nil)
 
 // New returns Gateways without a snapshot. Run publishes.
-func New(cfg Config) *Gateways { return &Gateways{cfg: cfg, wake: make(chan struct{}, 1)} }
+func New(cfg Config) *Gateways {
+	return &Gateways{cfg: cfg, publisher: publisher.New(publisher.Config{Prefix: record.Selected,
+		Records: "servers of the gateway", Part: "cluster gateways", Store: cfg.Store, Changed: cfg.Changed,
+		Every: cfg.Every, Log: cfg.Log})}
+}
 
 // Update takes over a snapshot, and returns the problems of its records and that of the last transaction.
 func (g *Gateways) Update(_ context.Context, self member.Self, u kv.Update) []string {
@@ -97,18 +91,13 @@ func (g *Gateways) Update(_ context.Context, self member.Self, u kv.Update) []st
 	first := g.snapshot == nil || g.node != self.Node
 	if first {
 		g.deriver = NewDeriver(self.Node, g.cfg.Size)
-	} else if u.Snapshot.Revision() < g.snapshot.Revision() {
-		g.written = 0 // the store was restored
 	}
 	g.node, g.snapshot = self.Node, u.Snapshot
+	g.publisher.Update(self.Node, u)
 	if first || slices.ContainsFunc(u.Changed, concerns) {
 		g.derive()
 	}
-	problems := slices.Clone(g.problems)
-	if g.failed != "" {
-		problems = append(problems, g.failed)
-	}
-	return problems
+	return slices.Concat(g.problems, g.publisher.Problems())
 }
 
 // derive gives the host the objects of the snapshot.
@@ -128,10 +117,7 @@ func (g *Gateways) derive() {
 		problems = append(problems, fmt.Sprintf("gateway: %v", err))
 	}
 	g.problems = problems
-	select {
-	case g.wake <- struct{}{}:
-	default:
-	}
+	g.publisher.Wake()
 }
 
 // repeat gives the host the objects again that it has refused.
@@ -146,96 +132,34 @@ func (g *Gateways) repeat() {
 // Leave removes the objects of the cluster from the host. The node's records are removed with the node.
 func (g *Gateways) Leave() error {
 	g.mu.Lock()
-	g.snapshot, g.deriver, g.selectors, g.problems, g.failed = nil, nil, nil, nil, ""
-	g.refused = false
-	g.written = 0 // another cluster has other revisions
+	g.snapshot, g.deriver, g.selectors, g.problems, g.refused = nil, nil, nil, nil, false
+	g.publisher.Leave()
 	g.mu.Unlock()
 	return g.cfg.Host.Set(nil)
 }
 
 // Run publishes the host's selected sandboxes until ctx ends.
 func (g *Gateways) Run(ctx context.Context) {
-	tick := time.NewTicker(g.cfg.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-g.wake:
-		case <-g.cfg.Changed:
-		case <-tick.C:
+	g.publisher.Run(ctx, func(ctx context.Context, tick bool) error {
+		if tick {
 			g.repeat()
 		}
-		g.note(ctx, g.publish(ctx))
-	}
+		return g.publisher.Publish(ctx, g.selected)
+	})
 }
 
-// note keeps the problem of a transaction. A store that does not answer is none: the member shows that.
-func (g *Gateways) note(ctx context.Context, err error) {
-	failed := ""
-	if err != nil && ctx.Err() == nil && !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrUnknown) {
-		failed = err.Error()
-	}
+// selected returns the records of the host's selected sandboxes, by their keys.
+func (g *Gateways) selected(_ kv.Snapshot, node string) map[string][]byte {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if failed != "" && failed != g.failed {
-		g.cfg.Log.Warn("cluster gateways", "error", err)
-	}
-	g.failed = failed
-}
-
-// publish makes the records of the node's selected sandboxes equal to those that the host has.
-func (g *Gateways) publish(ctx context.Context) error {
-	g.mu.Lock()
-	snapshot, node, written, selectors := g.snapshot, g.node, g.written, g.selectors
+	selectors := g.selectors
 	g.mu.Unlock()
-	if snapshot == nil || snapshot.Revision() < written {
+	if len(selectors) == 0 {
 		return nil
 	}
-	self, exists := snapshot.Get(record.Key(record.Nodes, node))
-	if !exists {
-		return nil
-	}
-	want := map[string]record.SelectedSandbox{}
-	if len(selectors) > 0 {
-		for _, f := range g.cfg.Host.Sandboxes(selectors) {
-			want[record.Key(record.Selected, record.SelectorHash(f.By), node, f.Endpoint)] =
-				record.SelectedSandbox{Address: f.Address, Draining: f.Draining, Down: f.Down}
-		}
-	}
-	for part := range slices.Chunk(changes(snapshot, node, want), changedAtOnce) {
-		limited, cancel := context.WithTimeout(ctx, commitLimit)
-		t := kv.Txn{If: []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}}, Then: part}
-		result, err := g.cfg.Store.Commit(limited, t)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("publish servers of the gateway: %w", err)
-		}
-		if !result.Committed {
-			return nil // the next snapshot has another record of the node
-		}
-		if t.Puts() {
-			g.mu.Lock()
-			g.written = result.Revision
-			g.mu.Unlock()
-		}
-	}
-	return nil
-}
-
-// changes returns what to put and delete, so that the node's records are these.
-func changes(s kv.Snapshot, node string, want map[string]record.SelectedSandbox) (all []kv.Change) {
-	for e := range s.Under(record.Selected) {
-		names := record.Names(record.Selected, e.Key, 3)
-		if _, wanted := want[e.Key]; !wanted && len(names) == 3 && names[1] == node {
-			all = append(all, kv.Change{Key: e.Key})
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(want)) {
-		value := record.Encode(want[key])
-		if e, _ := s.Get(key); !bytes.Equal(e.Value, value) {
-			all = append(all, kv.Change{Key: key, Value: value})
-		}
+	all := map[string][]byte{}
+	for _, f := range g.cfg.Host.Sandboxes(selectors) {
+		all[record.Key(record.Selected, record.SelectorHash(f.By), node, f.Endpoint)] =
+			record.Encode(record.SelectedSandbox{Address: f.Address, Draining: f.Draining, Down: f.Down})
 	}
 	return all
 }

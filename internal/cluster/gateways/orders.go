@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
+	"fairlead/internal/cluster/publisher"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
@@ -72,7 +73,7 @@ func mistaken(code api.Code, text string) error {
 
 // commit commits the changes of objects.
 func (g *Gateways) commit(ctx context.Context, t kv.Txn) error {
-	limited, cancel := context.WithTimeout(ctx, commitLimit)
+	limited, cancel := context.WithTimeout(ctx, publisher.Limit)
 	defer cancel()
 	result, err := g.cfg.Store.Commit(limited, t)
 	if err != nil {

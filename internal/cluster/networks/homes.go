@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/publisher"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 )
@@ -98,7 +99,7 @@ func (n *Networks) homeless(s kv.Snapshot, node string, attached []api.View) (al
 
 // release deletes a record of the node, unless it has changed meanwhile.
 func (n *Networks) release(ctx context.Context, e kv.Entry) error {
-	limited, cancel := context.WithTimeout(ctx, publishLimit)
+	limited, cancel := context.WithTimeout(ctx, publisher.Limit)
 	defer cancel()
 	_, err := n.cfg.Store.Commit(limited, kv.Txn{
 		If:   []kv.Condition{{Key: e.Key, Revision: e.Revision, Value: e.Value}},

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/publisher"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 )
@@ -81,7 +82,7 @@ func (n *Networks) publishKeys(ctx context.Context, s kv.Snapshot, node string) 
 	}
 	errs = append(errs, n.deleteKeys(needed))
 	if len(changes) > 0 {
-		limited, cancel := context.WithTimeout(ctx, publishLimit)
+		limited, cancel := context.WithTimeout(ctx, publisher.Limit)
 		defer cancel()
 		if _, err := n.cfg.Store.Commit(limited, kv.Txn{
 			If:   []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}},

@@ -36,7 +36,7 @@ func (n *Networks) missing(name string) error {
 // problemsOf returns the problems of a network on this host in one line. The caller has the mutex.
 func (n *Networks) problemsOf(name string) string {
 	var found []string
-	for _, all := range slices.Concat(n.derived.problems, n.refused, n.failed) {
+	for _, all := range slices.Concat(n.derived.problems, n.refused, n.publisher.Problems()) {
 		for line := range strings.Lines(all) { // failed transactions are joined
 			line = strings.TrimSpace(line)
 			for _, about := range []string{"network " + name + ": ", "claim addresses of network " + name + ": "} {

@@ -122,7 +122,7 @@ func (n *Networks) ReserveAddresses(ctx context.Context, network string, addrs [
 		for _, p := range reserved {
 			n.reserved(p, -1)
 		}
-		n.awake()
+		n.publisher.Wake()
 	}
 	for _, a := range addrs {
 		p := place{network, a}
@@ -181,7 +181,7 @@ func (n *Networks) reserve(ctx context.Context, p place) error {
 		}
 		n.reserved(p, -1)
 		if err != nil {
-			n.awake() // to delete the record, if it was put
+			n.publisher.Wake() // to delete the record, if it was put
 			return err
 		}
 		h = h.learn(result.Current)

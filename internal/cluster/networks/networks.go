@@ -27,6 +27,7 @@ import (
 	"fairlead/internal/cluster/derive"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
+	"fairlead/internal/cluster/publisher"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 )
@@ -69,7 +70,7 @@ type Config struct {
 // Networks is the host's part of the cluster's networks. It is a member.Consumer.
 type Networks struct {
 	cfg        Config
-	wake       chan struct{}
+	publisher  *publisher.Publisher
 	containers *containers
 	// attempts are those of Run to replace keys, by network.
 	attempts map[string]attempts
@@ -81,12 +82,8 @@ type Networks struct {
 	self     member.Self
 	snapshot kv.Snapshot
 	deriver  *derive.Deriver
-	// published has the keys of the node's endpoints in the snapshot.
-	published map[string]bool
 	// claimed is the revision of the node's last claim. Claims wait for a snapshot that has it.
 	claimed int64
-	// failed are the problems of the last transactions.
-	failed []string
 	// applied is the revision of the networks that the host has. progress is closed when it changes.
 	applied  int64
 	progress chan struct{}
@@ -119,7 +116,9 @@ var _ member.Consumer = (*Networks)(nil)
 
 // New returns Networks without a snapshot. Run makes its transactions.
 func New(cfg Config) *Networks {
-	return &Networks{cfg: cfg, wake: make(chan struct{}, 1), containers: newContainers(),
+	return &Networks{cfg: cfg, containers: newContainers(),
+		publisher: publisher.New(publisher.Config{Prefix: record.Endpoints, Records: "endpoints", Part: "cluster networks",
+			Store: cfg.Store, Changed: cfg.Changed, Every: cfg.Every, Log: cfg.Log}),
 		progress: make(chan struct{}), reservations: map[place]int{}, switched: map[string]switchedKey{},
 		attempts: map[string]attempts{}}
 }
@@ -131,7 +130,7 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 	n.mu.Lock()
 	differs := slices.ContainsFunc(u.Changed, derive.Reads)
 	if n.deriver == nil || n.self != self {
-		n.deriver, n.published, differs = derive.New(self.Node), map[string]bool{}, true
+		n.deriver, differs = derive.New(self.Node), true
 	}
 	if n.snapshot != nil && u.Snapshot.Revision() < n.snapshot.Revision() {
 		n.claimed = 0 // the store was restored
@@ -139,7 +138,7 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 	}
 	n.self, n.snapshot = self, u.Snapshot
 	n.forgetSwitched()
-	concerned := n.read(u)
+	concerned := n.publisher.Update(self.Node, u) || slices.ContainsFunc(u.Changed, concerns)
 	if differs {
 		n.derived.networks, n.derived.services, n.derived.problems = n.deriver.Update(u)
 	}
@@ -153,11 +152,11 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 	}
 	n.containers.need()
 	if concerned {
-		n.awake()
+		n.publisher.Wake()
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Concat(n.derived.problems, n.refused, n.failed)
+	return slices.Concat(n.derived.problems, n.refused, n.publisher.Problems())
 }
 
 // apply gives the host the networks and services of the last snapshot, and returns the problems.
@@ -196,34 +195,10 @@ func (n *Networks) progressed(revision int64) {
 	n.progress = make(chan struct{})
 }
 
-// awake makes Run look for what it has to do.
-func (n *Networks) awake() {
-	select {
-	case n.wake <- struct{}{}:
-	default: // it does so already
-	}
-}
-
-// read takes over the keys of the node's endpoints. It reports whether Run may have something to do: the
-// endpoints of other nodes do not concern this one.
-func (n *Networks) read(u kv.Update) (concerned bool) {
-	for _, key := range u.Changed {
-		names := record.Names(record.Endpoints, key, 3)
-		switch {
-		case strings.HasPrefix(key, record.Endpoints) && len(names) == 3 && names[1] == n.self.Node:
-			if _, exists := u.Snapshot.Get(key); exists {
-				n.published[key] = true
-			} else {
-				delete(n.published, key)
-			}
-			concerned = true
-		case strings.HasPrefix(key, record.Nodes), strings.HasPrefix(key, record.Networks),
-			strings.HasPrefix(key, record.Keys), strings.HasPrefix(key, record.Moves),
-			strings.HasPrefix(key, record.Blocks):
-			concerned = true
-		}
-	}
-	return concerned
+// concerns reports whether Run may have something to do when a record of any node has changed.
+func concerns(key string) bool {
+	return slices.ContainsFunc([]string{record.Nodes, record.Networks, record.Keys, record.Moves, record.Blocks},
+		func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // Leave removes the networks of the cluster from the host. The node's records are removed with the
@@ -232,9 +207,10 @@ func (n *Networks) Leave() error {
 	n.applying.Lock() // Run must not apply the networks of this cluster afterwards
 	defer n.applying.Unlock()
 	n.mu.Lock()
-	n.snapshot, n.deriver, n.failed, n.refused, n.derived = nil, nil, nil, nil, derived{}
+	n.snapshot, n.deriver, n.refused, n.derived = nil, nil, nil, derived{}
 	n.forgetSwitched()
-	n.claimed, n.applied, n.published = 0, 0, nil // another cluster has other revisions
+	n.claimed, n.applied = 0, 0 // another cluster has other revisions
+	n.publisher.Leave()
 	n.mu.Unlock()
 	return n.cfg.Host.LeaveCluster()
 }
@@ -243,46 +219,23 @@ func (n *Networks) Leave() error {
 func (n *Networks) Run(ctx context.Context) {
 	var following sync.WaitGroup
 	defer following.Wait()
-	following.Go(func() { n.containers.follow(ctx, n.cfg.Containers, n.awake) })
-	tick := time.NewTicker(n.cfg.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.wake:
-		case <-n.cfg.Changed:
-		case <-tick.C:
-		}
-		n.mu.Lock()
-		s, node, published := n.snapshot, n.self.Node, slices.Sorted(maps.Keys(n.published))
-		claimed := n.claimed
-		n.mu.Unlock()
-		if s == nil {
-			continue
-		}
-		err := n.publish(ctx, s, node, published)
-		err = errors.Join(err, n.publishKeys(ctx, s, node), n.publishMoves(ctx, s, node))
-		if s.Revision() >= claimed {
-			err = errors.Join(err, n.claim(ctx, s, node))
-		}
-		n.note(ctx, err)
-	}
+	following.Go(func() { n.containers.follow(ctx, n.cfg.Containers, n.publisher.Wake) })
+	n.publisher.Run(ctx, n.step)
 }
 
-// note keeps the problems of transactions. A store that does not answer is none: the member shows
-// that.
-func (n *Networks) note(ctx context.Context, err error) {
-	var failed []string
-	if err != nil && ctx.Err() == nil && !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrUnknown) {
-		failed = []string{err.Error()}
-	}
+// step makes the transactions that the last snapshot and the host need.
+func (n *Networks) step(ctx context.Context, _ bool) error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(failed) > 0 && !slices.Equal(failed, n.failed) {
-		n.cfg.Log.Warn("cluster networks", "error", err)
+	s, node, claimed := n.snapshot, n.self.Node, n.claimed
+	n.mu.Unlock()
+	if s == nil {
+		return nil
 	}
-	n.failed = failed
+	err := errors.Join(n.publisher.Publish(ctx, n.endpoints), n.publishKeys(ctx, s, node), n.publishMoves(ctx, s, node))
+	if s.Revision() >= claimed {
+		err = errors.Join(err, n.claim(ctx, s, node))
+	}
+	return err
 }
 
 // claim claims a block of each subnet in which the node has none, or in which its blocks are nearly

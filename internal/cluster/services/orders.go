@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
+	"fairlead/internal/cluster/publisher"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
@@ -78,7 +79,7 @@ func (s *Services) RemoveService(ctx context.Context, name string) error {
 // changed the service a moment ago, and the snapshot waits while the host applies an earlier one.
 func (s *Services) newest(ctx context.Context, name string) (kv.Entry, error) {
 	key := record.Key(record.Services, name)
-	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+	ctx, cancel := context.WithTimeout(ctx, publisher.Limit)
 	defer cancel()
 	have, err := kv.Read(ctx, s.cfg.Store, key)
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *Services) current() (kv.Snapshot, error) {
 // commit replaces or deletes the record of a service if it is still the one that was read.
 func (s *Services) commit(ctx context.Context, name string, e kv.Entry, value []byte) error {
 	key := record.Key(record.Services, name)
-	limited, cancel := context.WithTimeout(ctx, publishLimit)
+	limited, cancel := context.WithTimeout(ctx, publisher.Limit)
 	defer cancel()
 	result, err := s.cfg.Store.Commit(limited, kv.Txn{
 		If:   []kv.Condition{{Key: key, Revision: e.Revision, Value: e.Value}},

@@ -15,12 +15,8 @@
 package services
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,14 +25,9 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
+	"fairlead/internal/cluster/publisher"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
-)
-
-// The limits of a transaction that publishes real servers.
-const (
-	publishedAtOnce = 64
-	publishLimit    = 5 * time.Second
 )
 
 // Host is the daemon of this host.
@@ -58,183 +49,71 @@ type Config struct {
 
 // Services is the host's part of the cluster's services. It is a member.Consumer.
 type Services struct {
-	cfg  Config
-	wake chan struct{}
+	cfg       Config
+	publisher *publisher.Publisher
 
 	// mu protects the fields below.
 	mu       sync.Mutex
-	node     string
 	snapshot kv.Snapshot
 	// updated is closed when there is another snapshot.
 	updated chan struct{}
-	// published has the keys of the node's real servers in the snapshot.
-	published map[string]bool
-	// written is the revision of the last publication that put a record. The next one waits for a snapshot that
-	// has it. A deletion has none if its first answer was lost, and is harmless if it is repeated.
-	written int64
-	// failed is the problem of the last transaction.
-	failed string
 }
 
 var _ member.Consumer = (*Services)(nil)
 
 // New returns Services without a snapshot. Run publishes.
 func New(cfg Config) *Services {
-	return &Services{cfg: cfg, wake: make(chan struct{}, 1), updated: make(chan struct{})}
+	return &Services{cfg: cfg, updated: make(chan struct{}),
+		publisher: publisher.New(publisher.Config{Prefix: record.Reals, Records: "real servers",
+			Part: "cluster services", Store: cfg.Store, Changed: cfg.Changed, Every: cfg.Every, Log: cfg.Log})}
 }
 
 // Update takes over a snapshot, and returns the problem of the last transaction.
 func (s *Services) Update(_ context.Context, self member.Self, u kv.Update) (problems []string) {
+	own := s.publisher.Update(self.Node, u)
+	s.replace(u.Snapshot)
+	if own || slices.ContainsFunc(u.Changed, func(key string) bool { return strings.HasPrefix(key, record.Services) }) {
+		s.publisher.Wake()
+	}
+	return s.publisher.Problems()
+}
+
+// replace takes over a snapshot, or none, and notifies those who wait for another one.
+func (s *Services) replace(snapshot kv.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.snapshot == nil || s.node != self.Node {
-		s.published = map[string]bool{}
-	} else if u.Snapshot.Revision() < s.snapshot.Revision() {
-		s.written = 0 // the store was restored
-	}
-	s.node, s.snapshot = self.Node, u.Snapshot
-	s.renew()
-	if s.read(u) {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
-	}
-	if s.failed != "" {
-		return []string{s.failed}
-	}
-	return nil
-}
-
-// read takes over the keys of the node's real servers. It reports whether Run may have something to do:
-// the real servers of other nodes do not concern this one.
-func (s *Services) read(u kv.Update) (concerned bool) {
-	for _, key := range u.Changed {
-		names := record.Names(record.Reals, key, 3)
-		switch {
-		case strings.HasPrefix(key, record.Reals) && len(names) == 3 && names[1] == s.node:
-			if _, exists := u.Snapshot.Get(key); exists {
-				s.published[key] = true
-			} else {
-				delete(s.published, key)
-			}
-			concerned = true
-		case strings.HasPrefix(key, record.Services), key == record.Key(record.Nodes, s.node):
-			concerned = true
-		}
-	}
-	return concerned
-}
-
-// renew notifies those who wait for another snapshot.
-func (s *Services) renew() {
+	s.snapshot = snapshot
 	close(s.updated)
 	s.updated = make(chan struct{})
 }
 
 // Leave forgets the snapshot. The node's records are removed with the node.
 func (s *Services) Leave() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.snapshot, s.published, s.failed = nil, nil, ""
-	s.renew()
-	s.written = 0 // another cluster has other revisions
+	s.publisher.Leave()
+	s.replace(nil)
 	return nil
 }
 
 // Run publishes the host's real servers until ctx ends.
 func (s *Services) Run(ctx context.Context) {
-	tick := time.NewTicker(s.cfg.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		case <-s.cfg.Changed:
-		case <-tick.C:
-		}
-		s.note(ctx, s.publish(ctx))
-	}
-}
-
-// note keeps the problem of a transaction. A store that does not answer is none: the member shows that.
-func (s *Services) note(ctx context.Context, err error) {
-	failed := ""
-	if err != nil && ctx.Err() == nil && !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrUnknown) {
-		failed = err.Error()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if failed != "" && failed != s.failed {
-		s.cfg.Log.Warn("cluster services", "error", err)
-	}
-	s.failed = failed
-}
-
-// publish makes the records of the node's real servers equal to those that the host has.
-func (s *Services) publish(ctx context.Context) error {
-	s.mu.Lock()
-	snapshot, node, written, published := s.snapshot, s.node, s.written, slices.Sorted(maps.Keys(s.published))
-	s.mu.Unlock()
-	if snapshot == nil || snapshot.Revision() < written {
-		return nil
-	}
-	self, exists := snapshot.Get(record.Key(record.Nodes, node))
-	if !exists {
-		return nil
-	}
-	for part := range slices.Chunk(changes(snapshot, published, s.wanted(snapshot, node)), publishedAtOnce) {
-		limited, cancel := context.WithTimeout(ctx, publishLimit)
-		t := kv.Txn{If: []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}}, Then: part}
-		result, err := s.cfg.Store.Commit(limited, t)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("publish real servers: %w", err)
-		}
-		if !result.Committed {
-			return nil // the next snapshot has another record of the node
-		}
-		if t.Puts() {
-			s.mu.Lock()
-			s.written = result.Revision
-			s.mu.Unlock()
-		}
-	}
-	return nil
+	s.publisher.Run(ctx, func(ctx context.Context, _ bool) error { return s.publisher.Publish(ctx, s.wanted) })
 }
 
 // wanted returns the records of the host's real servers, by their keys.
-func (s *Services) wanted(snapshot kv.Snapshot, node string) map[string]record.Real {
+func (s *Services) wanted(snapshot kv.Snapshot, node string) map[string][]byte {
 	any := false
 	snapshot.Under(record.Services)(func(kv.Entry) bool { any = true; return false })
 	if !any {
 		return nil
 	}
-	all := map[string]record.Real{}
+	all := map[string][]byte{}
 	for _, v := range s.cfg.Host.Services() {
 		if _, exists := snapshot.Get(record.Key(record.Services, v.Name)); !exists || v.Origin != model.FromCluster {
 			continue
 		}
 		for _, r := range v.Own {
-			all[record.Key(record.Reals, v.Name, node, r.Endpoint)] = record.Real{Address: r.Address, Port: r.Port,
-				Weight: r.Weight, Draining: r.Draining}
-		}
-	}
-	return all
-}
-
-// changes returns what to put and delete, so that the node's records are these.
-func changes(s kv.Snapshot, published []string, want map[string]record.Real) (all []kv.Change) {
-	for _, key := range published {
-		if _, wanted := want[key]; !wanted {
-			all = append(all, kv.Change{Key: key})
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(want)) {
-		value := record.Encode(want[key])
-		if e, _ := s.Get(key); !bytes.Equal(e.Value, value) {
-			all = append(all, kv.Change{Key: key, Value: value})
+			all[record.Key(record.Reals, v.Name, node, r.Endpoint)] = record.Encode(record.Real{Address: r.Address,
+				Port: r.Port, Weight: r.Weight, Draining: r.Draining})
 		}
 	}
 	return all

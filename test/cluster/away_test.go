@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/frontend/admin"
 	"fairlead/test/place"
 )
 
@@ -170,7 +171,7 @@ func TestLongAway(t *testing.T) {
 func (l *lan) converged(first, late []box) bool {
 	revisions := map[int64]bool{}
 	for _, h := range l.hosts {
-		s, err := h.Client.Cluster(l.Context())
+		s, err := admin.ShowCluster.Do(l.Context(), h.Client)
 		if err != nil || !s.Etcd.Connected {
 			return false
 		}

@@ -14,6 +14,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/test/daemons"
 	"fairlead/test/shell"
@@ -116,7 +117,7 @@ func (c *clones) reported(about *host, text string, since time.Time) {
 
 // shows reports whether what `cluster status` prints on a host has a text about a node.
 func (c *clones) shows(h *host, node, text string) bool {
-	s, _ := h.Client.ClusterNodes(c.lan.Context()) // an empty status has no nodes
+	s, _ := admin.ShowNodes.Do(c.lan.Context(), h.Client) // an empty status has no nodes
 	return slices.ContainsFunc(s.Nodes, func(n api.ClusterNodeStatus) bool {
 		return n.Name == node && strings.Contains(n.Frozen+strings.Join(n.Problems, "\n"), text)
 	})

@@ -275,17 +275,19 @@ func TestKilled(t *testing.T) {
 	one, two := l.hosts[0], l.hosts[1]
 	access := api.EtcdAccess{Endpoints: l.etcd.Endpoints()}
 	repeated(t, one, func(c *admin.Client) error {
-		_, err := c.InitCluster(t.Context(), api.ClusterInit{Etcd: access, ClusterNode: api.ClusterNode{Node: "host1"}})
+		_, err := admin.InitCluster.Do(t.Context(), c,
+			api.ClusterInit{Etcd: access, ClusterNode: api.ClusterNode{Node: "host1"}})
 		return err
 	})
 	var token string
 	l.until("a token", func() bool {
-		created, err := one.Client.CreateToken(t.Context(), api.ClusterTokenRequest{})
+		created, err := admin.CreateToken.Do(t.Context(), one.Client, api.ClusterTokenRequest{})
 		token = created.Text
 		return err == nil
 	})
 	repeated(t, two, func(c *admin.Client) error {
-		_, err := c.JoinCluster(t.Context(), api.ClusterJoin{Token: token, ClusterNode: api.ClusterNode{Node: "host2"}})
+		_, err := admin.JoinCluster.Do(t.Context(), c,
+			api.ClusterJoin{Token: token, ClusterNode: api.ClusterNode{Node: "host2"}})
 		return err
 	})
 	l.until("two nodes", func() bool { return len(one.status().Nodes) == 2 && len(two.status().Nodes) == 2 })

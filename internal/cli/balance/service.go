@@ -2,6 +2,7 @@
 package balance
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -264,17 +265,7 @@ func printChanged(r *command.Remote, result api.Result) error {
 
 // completeServices returns a completion of the first argument with the services' names.
 func completeServices(r *command.Remote) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		var names []cobra.Completion
-		if len(args) == 0 {
-			all, err := admin.NewClient(r.Socket).Services(c.Context())
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
-			}
-			for _, v := range all {
-				names = append(names, v.Name)
-			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+	return command.CompleteFirst(r,
+		func(ctx context.Context, c *admin.Client) ([]api.ServiceView, error) { return c.Services(ctx) },
+		func(v api.ServiceView) string { return v.Name })
 }

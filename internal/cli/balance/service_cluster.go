@@ -41,7 +41,7 @@ func (f *clusterFlags) check(c *cobra.Command, dry bool) error {
 func (f *clusterFlags) add(ctx context.Context, client *admin.Client, v model.VirtualService,
 	dry bool) (api.Result, error) {
 	if f.cluster {
-		return client.SetClusterService(ctx,
+		return admin.SetClusterService.Do(ctx, client,
 			api.ClusterServiceRequest{ClusterService: api.ClusterService{VirtualService: v, Ingress: f.ingress}})
 	}
 	return client.SetService(ctx, api.ServiceRequest{VirtualService: v, Create: true, DryRun: dry})
@@ -64,7 +64,7 @@ func changeClusterService(r *command.Remote, c *cobra.Command, client *admin.Cli
 // removeFromCluster removes a service from the cluster, or real servers from the service.
 func removeFromCluster(r *command.Remote, ctx context.Context, client *admin.Client, args []string) error {
 	if len(args) == 1 {
-		result, err := client.RemoveClusterService(ctx, args[0])
+		result, err := admin.RemoveClusterService.Do(ctx, client, admin.ServiceName{Name: args[0]})
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func updateClusterService(r *command.Remote, ctx context.Context, client *admin.
 		if err := change(&next); err != nil {
 			return err
 		}
-		result, err := client.SetClusterService(ctx, api.ClusterServiceRequest{ClusterService: next, Was: &have})
+		result, err := admin.SetClusterService.Do(ctx, client, api.ClusterServiceRequest{ClusterService: next, Was: &have})
 		if api.CodeOf(err) == api.Conflict && again > 0 {
 			continue
 		}

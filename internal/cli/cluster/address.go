@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -25,9 +26,8 @@ func newAddress(a *command.App) *cobra.Command {
 }
 
 func newAddressAdd(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var spec api.ClusterAddressSpec
-	c := &cobra.Command{
+	c, r := newChange(a, &cobra.Command{
 		Use:   "add ADDRESS/LENGTH",
 		Short: "Add a virtual address to the cluster",
 		Long: "Add a virtual address. One of its candidates gets it on a link, and answers for it on the LAN. If\n" +
@@ -39,24 +39,18 @@ func newAddressAdd(a *command.App) *cobra.Command {
 		Example: "  fairlead cluster address add 192.0.2.10/24\n" +
 			"  fairlead cluster address add 192.0.2.10/24 --hold 1s --candidate host1,host2\n" +
 			"  fairlead cluster address add 2001:db8::10/64 --link eth1",
-		Args: command.Arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			prefix, err := netip.ParsePrefix(args[0])
-			if err != nil {
-				return command.Usage(fmt.Errorf("address %q: want an address with the length of its subnet, e.g. "+
-					"192.0.2.10/24", args[0]))
-			}
-			spec.Address = prefix
-			if spec.Announce != "" && !c.Flags().Changed("hold") {
-				spec.Hold = 0
-			}
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.AddAddress(c.Context(), spec)
-			})
-		},
+		Args:              command.Arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	r.Flags(c)
+	}, admin.AddAddress, func(c *cobra.Command, args []string) (_ api.ClusterAddressSpec, err error) {
+		if spec.Address, err = netip.ParsePrefix(args[0]); err != nil {
+			return spec, command.Usage(fmt.Errorf("address %q: want an address with the length of its subnet, e.g. "+
+				"192.0.2.10/24", args[0]))
+		}
+		if spec.Announce != "" && !c.Flags().Changed("hold") {
+			spec.Hold = 0
+		}
+		return spec, nil
+	})
 	c.Flags().DurationVar(&spec.Hold, "hold", addresses.DefaultHold, "for how long a renewal by the holder is valid, "+
 		"200ms to 10s")
 	c.Flags().StringSliceVar(&spec.Candidates, "candidate", nil, "names of the nodes that may hold the address; if "+
@@ -70,97 +64,64 @@ func newAddressAdd(a *command.App) *cobra.Command {
 }
 
 func newAddressList(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
-	c := &cobra.Command{
+	return newList(a, &cobra.Command{
 		Use:   "ls",
 		Short: "List the virtual addresses and their holders",
 		Long: "List the virtual addresses. LEASE is the longest time for which the holder answers without another\n" +
 			"renewal, as this host sees it. While etcd does not answer, the holder can keep the address with\n" +
 			"the promises of the other candidates, which are not shown here.",
 		Example: "  fairlead cluster address ls\n  fairlead cluster address ls -o json",
-		Args:    command.Arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return r.Read(c.Context(), func(client *admin.Client) error {
-				all, err := client.ClusterAddresses(c.Context())
-				if err != nil {
-					return err
-				}
-				if r.Output == "json" {
-					return r.JSON(admin.ClusterAddresses{Addresses: all})
-				}
-				return r.Tabled(addressRows(all))
-			}, nil)
-		},
-	}
-	r.Flags(c)
-	return c
+	}, admin.ListAddresses, func(all admin.ClusterAddresses) [][]string { return addressRows(all.Addresses) })
 }
 
 func newAddressMove(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
-	c := &cobra.Command{
+	c, r := newChange(a, &cobra.Command{
 		Use:   "move ADDRESS [NODE]",
 		Short: "Move a virtual address to another node",
 		Long: "Move a virtual address to a node, or to any other candidate. The holder stops answering before the\n" +
 			"other node begins, which takes some tens of milliseconds. The command waits for that.",
 		Example: "  fairlead cluster address move 192.0.2.10 host2\n  fairlead cluster address move 192.0.2.10",
 		Args:    command.Arguments(cobra.RangeArgs(1, 2)),
-		RunE: func(c *cobra.Command, args []string) error {
-			request, err := addressRequest(args[0])
-			if err != nil {
-				return err
-			}
-			if len(args) > 1 {
-				request.Node = args[1]
-			}
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.MoveAddress(c.Context(), request)
-			})
-		},
-		ValidArgsFunction: func(c *cobra.Command, args []string, word string) ([]cobra.Completion,
-			cobra.ShellCompDirective) {
-			if len(args) == 1 {
-				return completeNodes(r)(c, nil, word)
-			}
-			return completeAddresses(r)(c, args, word)
-		},
+	}, admin.MoveAddress, func(_ *cobra.Command, args []string) (api.ClusterAddressRequest, error) {
+		request, err := addressRequest(args[0])
+		if len(args) > 1 {
+			request.Node = args[1]
+		}
+		return request, err
+	})
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, word string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
+		if len(args) == 1 {
+			return completeNodes(r)(c, nil, word)
+		}
+		return completeAddresses(r)(c, args, word)
 	}
-	r.Flags(c)
 	return c
 }
 
 func newAddressRemove(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var force bool
-	c := &cobra.Command{
+	c, r := newChange(a, &cobra.Command{
 		Use:   "rm ADDRESS",
 		Short: "Remove a virtual address from the cluster",
 		Long: "Remove a virtual address. The command waits until its holder no longer answers for it, or, if the\n" +
 			"holder does not run, until its lease has ended.",
 		Example: "  fairlead cluster address rm 192.0.2.10\n  fairlead cluster address rm 192.0.2.10 --force",
 		Args:    command.Arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			request, err := addressRequest(args[0])
-			if err != nil {
-				return err
-			}
-			request.Force = force
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.RemoveAddress(c.Context(), request)
-			})
-		},
-		ValidArgsFunction: completeAddresses(r),
-	}
-	r.Flags(c)
+	}, admin.RemoveAddress, func(_ *cobra.Command, args []string) (api.ClusterAddressRequest, error) {
+		request, err := addressRequest(args[0])
+		request.Force = force
+		return request, err
+	})
+	c.ValidArgsFunction = completeAddresses(r)
 	c.Flags().BoolVar(&force, "force", false, "do not wait for a holder that is not alive: you guarantee that it is "+
 		"down")
 	return c
 }
 
 func newAddressClaim(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var force bool
-	c := &cobra.Command{
+	c, r := newChange(a, &cobra.Command{
 		Use:   "claim ADDRESS --force",
 		Short: "Make this host take an address whose holder is down for good",
 		Long: "Make this host take a virtual address after its lease has ended, although the holder's record does\n" +
@@ -170,19 +131,12 @@ func newAddressClaim(a *command.App) *cobra.Command {
 			"two hosts answer for the address.",
 		Example: "  fairlead cluster address claim 192.0.2.10 --force",
 		Args:    command.Arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			request, err := addressRequest(args[0])
-			if err != nil {
-				return err
-			}
-			request.Force = force
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.ClaimAddress(c.Context(), request)
-			})
-		},
-		ValidArgsFunction: completeAddresses(r),
-	}
-	r.Flags(c)
+	}, admin.ClaimAddress, func(_ *cobra.Command, args []string) (api.ClusterAddressRequest, error) {
+		request, err := addressRequest(args[0])
+		request.Force = force
+		return request, err
+	})
+	c.ValidArgsFunction = completeAddresses(r)
 	c.Flags().BoolVar(&force, "force", false, "claim it: you guarantee that the earlier holder is down")
 	return c
 }
@@ -239,15 +193,8 @@ func addressState(v api.ClusterAddress) string {
 
 // completeAddresses completes the first argument with the virtual addresses.
 func completeAddresses(r *command.Remote) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		all, err := admin.NewClient(r.Socket).ClusterAddresses(c.Context())
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var names []cobra.Completion
-		for _, v := range all {
-			names = append(names, v.Address.Addr().String())
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+	return command.CompleteFirst(r, func(ctx context.Context, c *admin.Client) ([]api.ClusterAddress, error) {
+		all, err := admin.ListAddresses.Do(ctx, c)
+		return all.Addresses, err
+	}, func(v api.ClusterAddress) string { return v.Address.Addr().String() })
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -24,9 +25,8 @@ func newBGP(a *command.App) *cobra.Command {
 }
 
 func newBGPAdd(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var p api.ClusterBGPPeer
-	c := &cobra.Command{
+	c, r := newChange(a, &cobra.Command{
 		Use:   "add ROUTER --as NUMBER --local-as NUMBER",
 		Short: "Announce the cluster's addresses to a router",
 		Long: "Connect the nodes to a router by BGP. They announce the addresses that were added with `fairlead\n" +
@@ -35,18 +35,12 @@ func newBGPAdd(a *command.App) *cobra.Command {
 			"seconds.",
 		Example: "  fairlead cluster bgp add 192.0.2.1 --as 64512 --local-as 64513\n" +
 			"  fairlead cluster bgp add 192.0.2.1 --as 64512 --local-as 64513 --node host1,host2 --bfd=false",
-		Args: command.Arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			if p.Address, err = parseRouter(args[0]); err != nil {
-				return err
-			}
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.AddBGPPeer(c.Context(), p)
-			})
-		},
+		Args:              command.Arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	r.Flags(c)
+	}, admin.AddBGPPeer, func(_ *cobra.Command, args []string) (_ api.ClusterBGPPeer, err error) {
+		p.Address, err = parseRouter(args[0])
+		return p, err
+	})
 	c.Flags().Uint32Var(&p.AS, "as", 0, "number of the router's autonomous system")
 	c.Flags().Uint32Var(&p.LocalAS, "local-as", 0, "number of the nodes' autonomous system")
 	c.Flags().StringSliceVar(&p.Nodes, "node", nil, "names of the nodes that connect to the router; if not given, all")
@@ -58,48 +52,24 @@ func newBGPAdd(a *command.App) *cobra.Command {
 }
 
 func newBGPList(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
-	c := &cobra.Command{
+	return newList(a, &cobra.Command{
 		Use:     "ls",
 		Short:   "List the routers, and the sessions of this node with them",
 		Example: "  fairlead cluster bgp ls\n  fairlead cluster bgp ls -o json",
-		Args:    command.Arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return r.Read(c.Context(), func(client *admin.Client) error {
-				all, err := client.ClusterBGPSessions(c.Context())
-				if err != nil {
-					return err
-				}
-				if r.Output == "json" {
-					return r.JSON(admin.ClusterBGPSessions{Sessions: all})
-				}
-				return r.Tabled(sessionRows(all))
-			}, nil)
-		},
-	}
-	r.Flags(c)
-	return c
+	}, admin.ListBGPSessions, sessionRows)
 }
 
 func newBGPRemove(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
-	c := &cobra.Command{
+	c, r := newChange(a, &cobra.Command{
 		Use:     "rm ROUTER",
 		Short:   "End the sessions of all nodes with a router",
 		Example: "  fairlead cluster bgp rm 192.0.2.1",
 		Args:    command.Arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			addr, err := parseRouter(args[0])
-			if err != nil {
-				return err
-			}
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.RemoveBGPPeer(c.Context(), api.ClusterBGPPeerRequest{Address: addr})
-			})
-		},
-		ValidArgsFunction: completeRouters(r),
-	}
-	r.Flags(c)
+	}, admin.RemoveBGPPeer, func(_ *cobra.Command, args []string) (api.ClusterBGPPeerRequest, error) {
+		addr, err := parseRouter(args[0])
+		return api.ClusterBGPPeerRequest{Address: addr}, err
+	})
+	c.ValidArgsFunction = completeRouters(r)
 	return c
 }
 
@@ -112,9 +82,9 @@ func parseRouter(text string) (netip.Addr, error) {
 }
 
 // sessionRows returns the table of routers.
-func sessionRows(all []api.ClusterBGPSession) [][]string {
+func sessionRows(all admin.ClusterBGPSessions) [][]string {
 	rows := [][]string{{"ROUTER", "AS", "LOCAL AS", "NODES", "STATE", "SINCE", "BFD"}}
-	for _, v := range all {
+	for _, v := range all.Sessions {
 		since, nodes := "-", "all"
 		if !v.Since.IsZero() {
 			since = v.Since.Local().Format(time.DateTime)
@@ -131,15 +101,8 @@ func sessionRows(all []api.ClusterBGPSession) [][]string {
 
 // completeRouters completes the first argument with the routers.
 func completeRouters(r *command.Remote) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		all, err := admin.NewClient(r.Socket).ClusterBGPSessions(c.Context())
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var names []cobra.Completion
-		for _, v := range all {
-			names = append(names, v.Address.String())
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+	return command.CompleteFirst(r, func(ctx context.Context, c *admin.Client) ([]api.ClusterBGPSession, error) {
+		all, err := admin.ListBGPSessions.Do(ctx, c)
+		return all.Sessions, err
+	}, func(v api.ClusterBGPSession) string { return v.Address.String() })
 }

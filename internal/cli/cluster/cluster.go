@@ -94,11 +94,10 @@ func (e *etcdFlags) parse() (api.EtcdAccess, error) {
 }
 
 func newInit(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var n nodeFlags
 	var e etcdFlags
 	var name string
-	c := &cobra.Command{
+	c, _ := newChange(a, &cobra.Command{
 		Use:   "init --etcd URL,…",
 		Short: "Create a cluster, with this host as its first node",
 		Long: "Create a cluster in an etcd (version 3) that you run. This host becomes its first node; its\n" +
@@ -109,21 +108,14 @@ func newInit(a *command.App) *cobra.Command {
 			"--etcd-key client-key.pem\n  fairlead cluster init --etcd http://192.0.2.7:2379,http://192.0.2.8:2379 " +
 			"--address 192.0.2.1",
 		Args: command.Arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			node, err := n.parse()
-			if err != nil {
-				return err
-			}
-			access, err := e.parse()
-			if err != nil {
-				return err
-			}
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.InitCluster(c.Context(), api.ClusterInit{Name: name, Etcd: access, ClusterNode: node})
-			})
-		},
-	}
-	r.Flags(c)
+	}, admin.InitCluster, func(*cobra.Command, []string) (api.ClusterInit, error) {
+		node, err := n.parse()
+		if err != nil {
+			return api.ClusterInit{}, err
+		}
+		access, err := e.parse()
+		return api.ClusterInit{Name: name, Etcd: access, ClusterNode: node}, err
+	})
 	n.flags(c)
 	e.flags(c)
 	c.Flags().StringVar(&name, "name", "default", "name of the cluster in etcd, below /fairlead/v1/")
@@ -131,10 +123,9 @@ func newInit(a *command.App) *cobra.Command {
 }
 
 func newJoin(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var n nodeFlags
 	var file string
-	c := &cobra.Command{
+	c, _ := newChange(a, &cobra.Command{
 		Use:   "join [TOKEN]",
 		Short: "Make this host a node of a cluster",
 		Long: "Make this host a node of the cluster that has created the token (`fairlead cluster token\n" +
@@ -145,52 +136,78 @@ func newJoin(a *command.App) *cobra.Command {
 			"input (`--token-file -`) or in " + joinToken + ".",
 		Example: "  fairlead cluster join fljoin1.… --address 192.0.2.2\n" +
 			"  ssh node1 fairlead cluster token create | fairlead cluster join --token-file -",
-		Args: command.Arguments(cobra.MaximumNArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			node, err := n.parse()
-			if err != nil {
-				return err
-			}
-			token, err := tokenOf(args, file, c.InOrStdin())
-			if err != nil {
-				return command.Usage(err)
-			}
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.JoinCluster(c.Context(), api.ClusterJoin{Token: token, ClusterNode: node})
-			})
-		},
+		Args:              command.Arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	r.Flags(c)
+	}, admin.JoinCluster, func(c *cobra.Command, args []string) (api.ClusterJoin, error) {
+		node, err := n.parse()
+		if err != nil {
+			return api.ClusterJoin{}, err
+		}
+		token, err := tokenOf(args, file, c.InOrStdin())
+		if err != nil {
+			return api.ClusterJoin{}, command.Usage(err)
+		}
+		return api.ClusterJoin{Token: token, ClusterNode: node}, nil
+	})
 	n.flags(c)
 	c.Flags().StringVar(&file, "token-file", "", "`file` with the token; - is standard input")
 	return c
 }
 
-// change calls the daemon and prints the result.
-func change(r *command.Remote, ctx context.Context, fn func(*admin.Client) (api.Result, error)) error {
-	return r.Call(ctx, func(client *admin.Client) error {
-		result, err := fn(client)
+// newChange completes a command that makes one call: request returns its request.
+func newChange[Request any](a *command.App, c *cobra.Command, call admin.Call[Request, api.Result],
+	request func(c *cobra.Command, args []string) (Request, error)) (*cobra.Command, *command.Remote) {
+	r := &command.Remote{App: a}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		what, err := request(c, args)
 		if err != nil {
 			return err
 		}
-		return r.Print(result, nil)
+		return r.Call(c.Context(), func(client *admin.Client) error {
+			result, err := call.Do(c.Context(), client, what)
+			if err != nil {
+				return err
+			}
+			return r.Print(result, nil)
+		})
+	}
+	r.Flags(c)
+	return c, r
+}
+
+// newQuery completes a command without arguments that prints the answer to a query.
+func newQuery[Answer any](a *command.App, c *cobra.Command, query admin.Query[Answer],
+	show func(*command.Remote, Answer) error) *cobra.Command {
+	r := &command.Remote{App: a}
+	c.Args = command.Arguments(cobra.NoArgs)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return r.Read(c.Context(), func(client *admin.Client) error {
+			answer, err := query.Do(c.Context(), client)
+			if err != nil {
+				return err
+			}
+			return show(r, answer)
+		}, nil)
+	}
+	r.Flags(c)
+	return c
+}
+
+// newList is newQuery for rows of a table.
+func newList[Answer any](a *command.App, c *cobra.Command, query admin.Query[Answer],
+	rows func(Answer) [][]string) *cobra.Command {
+	return newQuery(a, c, query, func(r *command.Remote, answer Answer) error {
+		if r.Output == "json" {
+			return r.JSON(answer)
+		}
+		return r.Tabled(rows(answer))
 	})
 }
 
 // completeNodes completes the first argument with the names of nodes.
 func completeNodes(r *command.Remote) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		var names []cobra.Completion
-		if len(args) == 0 {
-			s, err := admin.NewClient(r.Socket).Cluster(c.Context())
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
-			}
-			for _, n := range s.Nodes {
-				names = append(names, n.Name)
-			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+	return command.CompleteFirst(r, func(ctx context.Context, c *admin.Client) ([]api.ClusterNodeStatus, error) {
+		s, err := admin.ShowCluster.Do(ctx, c)
+		return s.Nodes, err
+	}, func(n api.ClusterNodeStatus) string { return n.Name })
 }

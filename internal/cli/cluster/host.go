@@ -9,8 +9,7 @@ import (
 )
 
 func newReaddress(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
-	c := &cobra.Command{
+	c, _ := newChange(a, &cobra.Command{
 		Use:   "readdress ADDRESS…",
 		Short: "Change the addresses by which the other hosts reach this one",
 		Long: "Change the addresses of this node, at most one per family. The arguments replace all of them, and this\n" +
@@ -18,28 +17,20 @@ func newReaddress(a *command.App) *cobra.Command {
 			"and their connections stay.\n\n" +
 			"A host without the address of its node is frozen: it holds no virtual address and leases no\n" +
 			"addresses. This command ends that.",
-		Example: "  fairlead cluster readdress 192.0.2.33\n  fairlead cluster readdress 192.0.2.33 2001:db8::33",
-		Args:    command.Arguments(cobra.RangeArgs(1, 2)),
-		RunE: func(c *cobra.Command, args []string) error {
-			addresses, err := parseAddresses("address", args)
-			if err != nil {
-				return err
-			}
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.SetClusterHost(c.Context(), api.ClusterHost{Addresses: addresses})
-			})
-		},
+		Example:           "  fairlead cluster readdress 192.0.2.33\n  fairlead cluster readdress 192.0.2.33 2001:db8::33",
+		Args:              command.Arguments(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	r.Flags(c)
+	}, admin.SetClusterHost, func(_ *cobra.Command, args []string) (api.ClusterHost, error) {
+		addresses, err := parseAddresses("address", args)
+		return api.ClusterHost{Addresses: addresses}, err
+	})
 	return c
 }
 
 func newTakeover(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	request := api.ClusterHost{Takeover: true}
 	var addresses []string
-	c := &cobra.Command{
+	c, _ := newChange(a, &cobra.Command{
 		Use:   "takeover --force",
 		Short: "Make this host the node of which it has a copy",
 		Long: "Make this host act as its node instead of another host that is down for good. The state of one of\n" +
@@ -49,16 +40,10 @@ func newTakeover(a *command.App) *cobra.Command {
 			"a virtual address. A host that is alive is not replaced.",
 		Example: "  fairlead cluster takeover --force\n  fairlead cluster takeover --force --address 192.0.2.33",
 		Args:    command.Arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if request.Addresses, err = parseAddresses("--address", addresses); err != nil {
-				return err
-			}
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.SetClusterHost(c.Context(), request)
-			})
-		},
-	}
-	r.Flags(c)
+	}, admin.SetClusterHost, func(*cobra.Command, []string) (_ api.ClusterHost, err error) {
+		request.Addresses, err = parseAddresses("--address", addresses)
+		return request, err
+	})
 	c.Flags().BoolVar(&request.Force, "force", false, "replace the other host: you guarantee that it is down")
 	c.Flags().StringSliceVar(&addresses, "address", nil, "new addresses of the node, at most one per family; if not "+
 		"given, they stay")

@@ -9,31 +9,25 @@ import (
 )
 
 func newDrain(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var undo bool
-	c := &cobra.Command{
+	c, r := newChange(a, &cobra.Command{
 		Use:   "drain NODE",
 		Short: "Take a node out of service, e.g. before a reboot",
 		Long: "Drain a node: it holds no virtual address, its real servers get no new connections, and it\n" +
 			"leases no new addresses. Its traffic continues.",
 		Example: "  fairlead cluster drain host2\n  fairlead cluster drain host2 --undo",
 		Args:    command.Arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.DrainNode(c.Context(), api.ClusterNodeRequest{Node: args[0], Undo: undo})
-			})
-		},
-		ValidArgsFunction: completeNodes(r),
-	}
-	r.Flags(c)
+	}, admin.DrainNode, func(_ *cobra.Command, args []string) (api.ClusterNodeRequest, error) {
+		return api.ClusterNodeRequest{Node: args[0], Undo: undo}, nil
+	})
+	c.ValidArgsFunction = completeNodes(r)
 	c.Flags().BoolVar(&undo, "undo", false, "end the drain")
 	return c
 }
 
 func newRemove(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var force bool
-	c := &cobra.Command{
+	c, r := newChange(a, &cobra.Command{
 		Use:   "rm NODE",
 		Short: "Remove another node that does not come back",
 		Long: "Remove another node with its address blocks, endpoints and real servers. The other nodes refuse\n" +
@@ -44,23 +38,18 @@ func newRemove(a *command.App) *cobra.Command {
 			"all nodes leave, and create a new cluster.",
 		Example: "  fairlead cluster rm host2",
 		Args:    command.Arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.RemoveNode(c.Context(), api.ClusterNodeRequest{Node: args[0], Force: force})
-			})
-		},
-		ValidArgsFunction: completeNodes(r),
-	}
-	r.Flags(c)
+	}, admin.RemoveNode, func(_ *cobra.Command, args []string) (api.ClusterNodeRequest, error) {
+		return api.ClusterNodeRequest{Node: args[0], Force: force}, nil
+	})
+	c.ValidArgsFunction = completeNodes(r)
 	c.Flags().BoolVar(&force, "force", false, "remove the node although it is alive: other nodes may get its "+
 		"addresses while it uses them")
 	return c
 }
 
 func newLeave(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var force bool
-	c := &cobra.Command{
+	c, _ := newChange(a, &cobra.Command{
 		Use:   "leave",
 		Short: "End the membership of this host",
 		Long: "End the membership of this host: delete its records in etcd, the networks and services of the\n" +
@@ -68,22 +57,17 @@ func newLeave(a *command.App) *cobra.Command {
 			"last node deletes the cluster.",
 		Example: "  fairlead cluster leave",
 		Args:    command.Arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.LeaveCluster(c.Context(), api.ClusterNodeRequest{Force: force})
-			})
-		},
-	}
-	r.Flags(c)
+	}, admin.LeaveCluster, func(*cobra.Command, []string) (api.ClusterNodeRequest, error) {
+		return api.ClusterNodeRequest{Force: force}, nil
+	})
 	c.Flags().BoolVar(&force, "force", false, "leave although attachments are removed, etcd does not answer, or the "+
 		"last node deletes networks,\nservices and addresses")
 	return c
 }
 
 func newEtcd(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
 	var e etcdFlags
-	c := &cobra.Command{
+	c, _ := newChange(a, &cobra.Command{
 		Use:   "etcd --etcd URL,…",
 		Short: "Change how this host reaches the cluster's etcd",
 		Long: "Change how this host reaches the cluster's etcd: its servers, the client's certificate, or the user.\n" +
@@ -94,36 +78,23 @@ func newEtcd(a *command.App) *cobra.Command {
 			"--etcd-cert client.pem --etcd-key client-key.pem\n" +
 			"  fairlead cluster etcd --etcd http://192.0.2.7:2379 --etcd-user fairlead --etcd-password-file password",
 		Args: command.Arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			access, err := e.parse()
-			if err != nil {
-				return err
-			}
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.SetEtcd(c.Context(), access)
-			})
-		},
-	}
-	r.Flags(c)
+	}, admin.SetEtcd, func(*cobra.Command, []string) (api.EtcdAccess, error) {
+		return e.parse()
+	})
 	e.flags(c)
 	return c
 }
 
 func newAccept(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
-	c := &cobra.Command{
+	c, _ := newChange(a, &cobra.Command{
 		Use:   "accept",
 		Short: "Accept the records of an etcd that was restored",
 		Long: "Accept the records of an etcd that was restored from a snapshot or created again. This node\n" +
 			"changes nothing until then. `fairlead cluster status` shows whether it is frozen, and why.",
 		Example: "  fairlead cluster status\n  fairlead cluster accept",
 		Args:    command.Arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.AcceptCluster(c.Context())
-			})
-		},
-	}
-	r.Flags(c)
+	}, admin.AcceptCluster, func(*cobra.Command, []string) (struct{}, error) {
+		return struct{}{}, nil
+	})
 	return c
 }

@@ -14,8 +14,7 @@ import (
 )
 
 func newStatus(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
-	c := &cobra.Command{
+	return newQuery(a, &cobra.Command{
 		Use:   "status",
 		Short: "Show the nodes of the cluster, its virtual addresses, its etcd, and what is frozen",
 		Long: "Show the cluster as this host sees it: each node, since when its daemon runs, and its problems; who\n" +
@@ -25,19 +24,7 @@ func newStatus(a *command.App) *cobra.Command {
 			"The exit code is 1 if etcd does not answer or does not accept changes of this host, or if this host is\n" +
 			"frozen or is no working node.",
 		Example: "  fairlead cluster status\n  fairlead cluster status -o json",
-		Args:    command.Arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return r.Read(c.Context(), func(client *admin.Client) error {
-				s, err := client.ClusterNodes(c.Context())
-				if err != nil {
-					return err
-				}
-				return printStatus(r, s)
-			}, nil)
-		},
-	}
-	r.Flags(c)
-	return c
+	}, admin.ShowNodes, printStatus)
 }
 
 // printStatus prints the status. It returns an error if the cluster does not work on this host.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +37,7 @@ func newTokenCreate(a *command.App) *cobra.Command {
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return r.Call(c.Context(), func(client *admin.Client) error {
-				t, err := client.CreateToken(c.Context(), request)
+				t, err := admin.CreateToken.Do(c.Context(), client, request)
 				if err != nil {
 					return err
 				}
@@ -54,59 +55,32 @@ func newTokenCreate(a *command.App) *cobra.Command {
 }
 
 func newTokenList(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
-	c := &cobra.Command{
+	return newList(a, &cobra.Command{
 		Use:     "ls",
 		Short:   "List the valid tokens",
 		Example: "  fairlead cluster token ls",
-		Args:    command.Arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return r.Read(c.Context(), func(client *admin.Client) error {
-				all, err := client.Tokens(c.Context())
-				if err != nil {
-					return err
-				}
-				if r.Output == "json" {
-					return r.JSON(admin.ClusterTokens{Tokens: all})
-				}
-				rows := [][]string{{"ID", "EXPIRES", "USES"}}
-				for _, t := range all {
-					rows = append(rows, []string{t.ID, t.Expires.Local().Format(time.DateTime), fmt.Sprint(t.Uses)})
-				}
-				return r.Tabled(rows)
-			}, nil)
-		},
-	}
-	r.Flags(c)
-	return c
+	}, admin.ListTokens, func(all admin.ClusterTokens) [][]string {
+		rows := [][]string{{"ID", "EXPIRES", "USES"}}
+		for _, t := range all.Tokens {
+			rows = append(rows, []string{t.ID, t.Expires.Local().Format(time.DateTime), fmt.Sprint(t.Uses)})
+		}
+		return rows
+	})
 }
 
 func newTokenRemove(a *command.App) *cobra.Command {
-	r := &command.Remote{App: a}
-	c := &cobra.Command{
+	c, r := newChange(a, &cobra.Command{
 		Use:     "rm ID",
 		Short:   "Remove a token",
 		Example: "  fairlead cluster token rm 3f2a9c0d1e4b",
 		Args:    command.Arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.RemoveToken(c.Context(), args[0])
-			})
-		},
-		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]cobra.Completion,
-			cobra.ShellCompDirective) {
-			all, err := admin.NewClient(r.Socket).Tokens(c.Context())
-			if err != nil || len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			var ids []cobra.Completion
-			for _, t := range all {
-				ids = append(ids, t.ID)
-			}
-			return ids, cobra.ShellCompDirectiveNoFileComp
-		},
-	}
-	r.Flags(c)
+	}, admin.RemoveToken, func(_ *cobra.Command, args []string) (admin.TokenID, error) {
+		return admin.TokenID{ID: args[0]}, nil
+	})
+	c.ValidArgsFunction = command.CompleteFirst(r, func(ctx context.Context, c *admin.Client) ([]api.ClusterToken, error) {
+		all, err := admin.ListTokens.Do(ctx, c)
+		return all.Tokens, err
+	}, func(t api.ClusterToken) string { return t.ID })
 	return c
 }
 

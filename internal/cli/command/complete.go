@@ -7,43 +7,46 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/model"
 	"fairlead/internal/promise"
 	"fairlead/internal/sandbox"
 
 	"github.com/spf13/cobra"
 )
 
-// CompleteAttachments completes the first argument with the attachments' names.
-func (r *Remote) CompleteAttachments(c *cobra.Command, args []string, _ string) ([]cobra.Completion,
-	cobra.ShellCompDirective) {
-	var names []cobra.Completion
-	if len(args) == 0 {
-		all, err := admin.NewClient(r.Socket).Attachments(c.Context())
+// CompleteFirst completes the first argument with the names of objects that the daemon has.
+func CompleteFirst[Object any](r *Remote, ask func(context.Context, *admin.Client) ([]Object, error),
+	name func(Object) string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		all, err := ask(c.Context(), admin.NewClient(r.Socket))
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		for _, v := range all {
-			names = append(names, v.Name)
+		var names []cobra.Completion
+		for _, o := range all {
+			names = append(names, name(o))
 		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// CompleteAttachments completes the first argument with the attachments' names.
+func (r *Remote) CompleteAttachments() cobra.CompletionFunc {
+	return CompleteFirst(r, func(ctx context.Context, c *admin.Client) ([]api.View, error) { return c.Attachments(ctx) },
+		func(v api.View) string { return v.Name })
 }
 
 // CompleteNetworks completes the first argument with the networks' names.
-func (r *Remote) CompleteNetworks(c *cobra.Command, args []string, _ string) ([]cobra.Completion,
-	cobra.ShellCompDirective) {
-	var names []cobra.Completion
-	if len(args) == 0 {
-		all, err := admin.NewClient(r.Socket).Networks(c.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		for _, n := range all.Networks {
-			names = append(names, n.Name)
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+func (r *Remote) CompleteNetworks() cobra.CompletionFunc {
+	return CompleteFirst(r, func(ctx context.Context, c *admin.Client) ([]model.Network, error) {
+		all, err := c.Networks(ctx)
+		return all.Networks, err
+	}, func(n model.Network) string { return n.Name })
 }
 
 // CompletePromises completes the last name of a list of promises.

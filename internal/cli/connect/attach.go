@@ -60,7 +60,7 @@ func NewAttach(a *command.App) *cobra.Command {
 				return r.Print(result, attached)
 			})
 		},
-		ValidArgsFunction: r.CompleteNetworks,
+		ValidArgsFunction: r.CompleteNetworks(),
 	}
 	r.Changes(c)
 	f.flags(c)

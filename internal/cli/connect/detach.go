@@ -36,7 +36,7 @@ func NewDetach(a *command.App) *cobra.Command {
 				return r.Print(result, func(v api.View) string { return fmt.Sprintf("%s  detached", v.Name) })
 			})
 		},
-		ValidArgsFunction: r.CompleteAttachments,
+		ValidArgsFunction: r.CompleteAttachments(),
 	}
 	r.Changes(c)
 	return c

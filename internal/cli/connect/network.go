@@ -93,7 +93,8 @@ func (n *networkFlags) checkCluster(dry bool) error {
 func (n *networkFlags) create(ctx context.Context, client *admin.Client, network model.Network,
 	dry bool) (api.Result, error) {
 	if n.cluster {
-		return client.CreateClusterNetwork(ctx, network, n.blockBits)
+		return admin.CreateClusterNetwork.Do(ctx, client,
+			admin.ClusterNetworkRequest{Network: network, BlockBits: n.blockBits})
 	}
 	return client.CreateNetwork(ctx, network, dry)
 }
@@ -269,7 +270,7 @@ func newNetworkRemove(a *command.App) *cobra.Command {
 			}
 			return errors.Join(errs...)
 		},
-		ValidArgsFunction: r.CompleteNetworks,
+		ValidArgsFunction: r.CompleteNetworks(),
 	}
 	r.Flags(c)
 	c.Flags().BoolVar(&cluster, "cluster", false, "remove the networks from the cluster; a host keeps them while it has "+
@@ -279,11 +280,11 @@ func newNetworkRemove(a *command.App) *cobra.Command {
 
 func removeNetwork(r *command.Remote, ctx context.Context, name string, cluster bool) error {
 	return r.Call(ctx, func(client *admin.Client) error {
-		remove := client.RemoveNetwork
+		remove := admin.RemoveNetwork
 		if cluster {
-			remove = client.RemoveClusterNetwork
+			remove = admin.RemoveClusterNetwork
 		}
-		result, err := remove(ctx, name)
+		result, err := remove.Do(ctx, client, admin.NetworkName{Name: name})
 		if err != nil {
 			return err
 		}

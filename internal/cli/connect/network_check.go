@@ -30,7 +30,7 @@ func newNetworkCheck(a *command.App) *cobra.Command {
 				return printPeerPaths(r, paths)
 			}, nil)
 		},
-		ValidArgsFunction: r.CompleteNetworks,
+		ValidArgsFunction: r.CompleteNetworks(),
 	}
 	r.Flags(c)
 	return c

@@ -49,7 +49,7 @@ func NewPublish(a *command.App) *cobra.Command {
 			}
 			return change(r, c, request, (*admin.Client).Publish)
 		},
-		ValidArgsFunction: r.CompleteAttachments,
+		ValidArgsFunction: r.CompleteAttachments(),
 	}
 	r.Changes(c)
 	c.Flags().StringVar(&via, "via", string(model.ViaAuto), "publish mode: "+strings.Join(syntax.Vias, ", "))
@@ -83,7 +83,7 @@ func NewUnpublish(a *command.App) *cobra.Command {
 			}
 			return change(r, c, request, (*admin.Client).Unpublish)
 		},
-		ValidArgsFunction: r.CompleteAttachments,
+		ValidArgsFunction: r.CompleteAttachments(),
 	}
 	r.Changes(c)
 	return c

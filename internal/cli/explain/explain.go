@@ -189,8 +189,8 @@ func viewOptions(containers []sandbox.Listed, attachments []api.View, balanced [
 // without a daemon, a cluster, or such a node.
 func (x *explainer) further(ctx context.Context, e *flow.Explanation) error {
 	last := e.Hops[len(e.Hops)-1]
-	part, err := admin.NewClient(x.Socket).ExplainFlow(ctx, api.FlowQuestion{Proto: e.Proto, Source: last.Source,
-		Destination: last.Destination})
+	part, err := admin.ExplainFlow.Do(ctx, admin.NewClient(x.Socket), api.FlowQuestion{Proto: e.Proto,
+		Source: last.Source, Destination: last.Destination})
 	if command.Gone(err) || api.CodeOf(err) == api.NotFound {
 		return nil
 	}

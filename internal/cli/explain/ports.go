@@ -239,7 +239,7 @@ func askDaemon(r *command.Remote, ctx context.Context, h *doctor.Host) (err erro
 		return err
 	}
 	h.Now = time.Now()
-	status, err := client.Cluster(ctx)
+	status, err := admin.ShowCluster.Do(ctx, client)
 	if err == nil {
 		h.Cluster = &status
 	}

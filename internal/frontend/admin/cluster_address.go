@@ -7,13 +7,13 @@ import (
 	"fairlead/internal/api"
 )
 
-// The paths of the cluster's virtual addresses.
+// The requests for the cluster's virtual addresses. ClaimAddress makes this host take one whose holder is down.
 const (
-	pathClusterAddresses = "/v1/cluster/addresses"
-	pathAddAddress       = "/v1/cluster/addresses/add"
-	pathMoveAddress      = "/v1/cluster/addresses/move"
-	pathRemoveAddress    = "/v1/cluster/addresses/remove"
-	pathClaimAddress     = "/v1/cluster/addresses/claim"
+	ListAddresses Query[ClusterAddresses]                     = "/v1/cluster/addresses"
+	AddAddress    Call[api.ClusterAddressSpec, api.Result]    = "/v1/cluster/addresses/add"
+	MoveAddress   Call[api.ClusterAddressRequest, api.Result] = "/v1/cluster/addresses/move"
+	RemoveAddress Call[api.ClusterAddressRequest, api.Result] = "/v1/cluster/addresses/remove"
+	ClaimAddress  Call[api.ClusterAddressRequest, api.Result] = "/v1/cluster/addresses/claim"
 )
 
 // ClusterAddressCalls are the calls for virtual addresses of the cluster. *addresses.Addresses implements
@@ -33,39 +33,12 @@ type ClusterAddresses struct {
 
 // clusterAddressHandlers registers the handlers of the cluster's virtual addresses.
 func clusterAddressHandlers(mux *http.ServeMux, d ClusterAddressCalls) {
-	post(mux, pathAddAddress, d.AddAddress)
-	post(mux, pathMoveAddress, d.MoveAddress)
-	post(mux, pathRemoveAddress, d.RemoveAddress)
-	post(mux, pathClaimAddress, d.ClaimAddress)
-	mux.HandleFunc("GET "+pathClusterAddresses, func(w http.ResponseWriter, _ *http.Request) {
+	AddAddress.handle(mux, d.AddAddress)
+	MoveAddress.handle(mux, d.MoveAddress)
+	RemoveAddress.handle(mux, d.RemoveAddress)
+	ClaimAddress.handle(mux, d.ClaimAddress)
+	ListAddresses.handle(mux, func() (ClusterAddresses, error) {
 		all, err := d.List()
-		reply(w, ClusterAddresses{all}, err)
+		return ClusterAddresses{all}, err
 	})
-}
-
-// AddAddress adds a virtual address to the cluster.
-func (c *Client) AddAddress(ctx context.Context, spec api.ClusterAddressSpec) (api.Result, error) {
-	return c.post(ctx, pathAddAddress, spec)
-}
-
-// MoveAddress moves a virtual address to another node.
-func (c *Client) MoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
-	return c.post(ctx, pathMoveAddress, r)
-}
-
-// RemoveAddress removes a virtual address from the cluster.
-func (c *Client) RemoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
-	return c.post(ctx, pathRemoveAddress, r)
-}
-
-// ClaimAddress makes this host take a virtual address whose holder is down.
-func (c *Client) ClaimAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
-	return c.post(ctx, pathClaimAddress, r)
-}
-
-// ClusterAddresses returns the virtual addresses of the cluster.
-func (c *Client) ClusterAddresses(ctx context.Context) ([]api.ClusterAddress, error) {
-	var all ClusterAddresses
-	err := c.call(ctx, http.MethodGet, pathClusterAddresses, nil, &all)
-	return all.Addresses, err
 }

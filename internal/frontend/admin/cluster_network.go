@@ -8,10 +8,10 @@ import (
 	"fairlead/internal/model"
 )
 
-// The paths of the cluster's networks.
+// The requests for the cluster's networks.
 const (
-	pathCreateClusterNetwork = "/v1/cluster/networks/create"
-	pathRemoveClusterNetwork = "/v1/cluster/networks/remove"
+	CreateClusterNetwork Call[ClusterNetworkRequest, api.Result] = "/v1/cluster/networks/create"
+	RemoveClusterNetwork Call[NetworkName, api.Result]           = "/v1/cluster/networks/remove"
 )
 
 // ClusterNetworkCalls are the calls for networks of the cluster.
@@ -29,22 +29,10 @@ type ClusterNetworkRequest struct {
 
 // clusterNetworkHandlers registers the handlers of the cluster's networks.
 func clusterNetworkHandlers(mux *http.ServeMux, d ClusterNetworkCalls) {
-	post(mux, pathCreateClusterNetwork, func(ctx context.Context, r ClusterNetworkRequest) (api.Result, error) {
-		err := d.CreateNetwork(ctx, r.Network, r.BlockBits)
-		return api.Result{Changed: err == nil}, err
+	handleChange(mux, CreateClusterNetwork, func(ctx context.Context, r ClusterNetworkRequest) error {
+		return d.CreateNetwork(ctx, r.Network, r.BlockBits)
 	})
-	post(mux, pathRemoveClusterNetwork, func(ctx context.Context, r NetworkName) (api.Result, error) {
-		err := d.RemoveNetwork(ctx, r.Name)
-		return api.Result{Changed: err == nil}, err
+	handleChange(mux, RemoveClusterNetwork, func(ctx context.Context, r NetworkName) error {
+		return d.RemoveNetwork(ctx, r.Name)
 	})
-}
-
-// CreateClusterNetwork adds a network to the cluster.
-func (c *Client) CreateClusterNetwork(ctx context.Context, n model.Network, blockBits []int) (api.Result, error) {
-	return c.post(ctx, pathCreateClusterNetwork, ClusterNetworkRequest{n, blockBits})
-}
-
-// RemoveClusterNetwork removes a network from the cluster.
-func (c *Client) RemoveClusterNetwork(ctx context.Context, name string) (api.Result, error) {
-	return c.post(ctx, pathRemoveClusterNetwork, NetworkName{name})
 }

@@ -55,7 +55,8 @@ const (
 
 func newSwarm(e *dockerapi.Engine, value gateway.Docker, log *slog.Logger) *Swarm {
 	options := traefik.DockerOptions{Docker: value}
-	return &Swarm{engine: e, events: subscribe(e, "container", "service", "node"), log: log, options: options, self: newSelf(), labels: traefik.NewDocker(options),
+	return &Swarm{engine: e, events: subscribe(e, "container", "service", "node"), log: log,
+		options: options, self: newSelf(), labels: traefik.NewDocker(options),
 		interval: max(cmp.Or(value.RefreshSeconds, value.SwarmModeRefreshSeconds, usually), soonest),
 		tasks:    map[string]task{}, stopping: map[string]bool{}, containers: map[string]*traefik.Container{}}
 }

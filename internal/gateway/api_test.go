@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/status"
+	"fairlead/internal/gateway/view"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -141,7 +141,7 @@ func TestAPIPages(t *testing.T) {
 func TestRawDataStaysTheSame(t *testing.T) {
 	w := apiWorld(t)
 	_, sent := w.get("http://x.test/api/rawdata")
-	var d gateway.RawData
+	var d view.RawData
 	if err := json.Unmarshal([]byte(sent), &d); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestAPISources(t *testing.T) {
 		"api@file": {Rule: "PathPrefix(`/api`)", Service: "api@internal"}}}}, []status.Status{
 		{Kind: "source", Name: "/etc/a@b.yml", State: status.Disabled, Reasons: []string{"parse YAML: why"}}})
 	_, got := w.get("http://x.test/api/rawdata")
-	var raw gateway.RawData
+	var raw view.RawData
 	if err := json.Unmarshal([]byte(got), &raw); err != nil {
 		t.Fatal(err)
 	}

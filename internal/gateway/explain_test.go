@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
@@ -47,7 +48,7 @@ func TestExplainAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(url string) gateway.Answer {
+	ask := func(url string) shown.Answer {
 		t.Helper()
 		a, err := g.Explain("", "GET", url)
 		if err != nil {
@@ -60,7 +61,7 @@ func TestExplainAnswers(t *testing.T) {
 		!slices.Equal(a.Middlewares, []string{"all@file", "own@file"}) || a.Service != "shop@file" {
 		t.Errorf("answer: %+v", a)
 	}
-	if want := []gateway.ServerState{{URL: "http://192.0.2.1", State: "up"},
+	if want := []shown.ServerState{{URL: "http://192.0.2.1", State: "up"},
 		{URL: "http://192.0.2.2", State: "down", Reason: "refused"}, {URL: "http://192.0.2.3", State: "draining",
 			Reason: "it gets requests of existing sessions only"}}; !reflect.DeepEqual(a.Servers, want) {
 		t.Errorf("servers: %+v, want %+v", a.Servers, want)

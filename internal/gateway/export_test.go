@@ -3,7 +3,6 @@ package gateway
 import (
 	"net/http"
 
-	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
 )
 
@@ -14,7 +13,7 @@ func (g *Gateway) SetDefaults(l gateway.TimeLimits) { g.points.Defaults = l }
 func (g *Gateway) Handler(entry string) (http.Handler, error) {
 	for _, e := range g.static.EntryPoints {
 		if e.Name == entry {
-			return g.points.newEntry(e)
+			return g.points.Handler(e)
 		}
 	}
 	return http.NotFoundHandler(), nil
@@ -27,6 +26,3 @@ func (g *Gateway) WithoutServers(do func()) {
 	defer func() { g.services.Connect = connect }()
 	do()
 }
-
-// BreakRule makes a router panic when it is built again with the same rule.
-func (g *Gateway) BreakRule(router string) { g.objects.kept.routers[router].rule = new(rule.Rule) }

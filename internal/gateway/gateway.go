@@ -6,6 +6,11 @@
 // nor they for it. What must survive changes is kept apart by key: servers with their
 // connections, their conditions in each service, and health checks. Faulty objects are
 // left out alone, and their status has the reason.
+//
+// The packages below have an order, which test/arch holds. From the bottom: status, transport and observe know no other
+// part; services uses them to divide requests between servers; snapshot has what one configuration needs; build makes
+// snapshots; entries serves requests with the snapshot in use; explain says what it does with a request. This package
+// connects them.
 package gateway
 
 import (
@@ -15,8 +20,11 @@ import (
 	"os"
 	"time"
 
+	"fairlead/internal/gateway/build"
+	"fairlead/internal/gateway/entries"
 	"fairlead/internal/gateway/observe"
 	"fairlead/internal/gateway/services"
+	"fairlead/internal/gateway/snapshot"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
@@ -29,9 +37,9 @@ type Gateway struct {
 	static   gateway.Static
 	observer *observe.Observer
 	services *services.Services
-	current  current
-	objects  *Objects
-	points   *Points
+	current  snapshot.Current
+	objects  *build.Objects
+	points   *entries.Points
 	tickets  *tlsconfig.Tickets
 	// internal are its own services.
 	internal map[string]http.Handler
@@ -46,9 +54,9 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 		return nil, err
 	}
 	g.services = services.New(log, g.observer.Metrics)
-	g.points = NewPoints(&g.static, log, g.observer, &g.current, g.tickets)
+	g.points = entries.New(&g.static, log, g.observer, &g.current, g.tickets)
 	g.internal = g.internalServices()
-	g.objects, err = NewObjects(Settings{Static: &g.static, Log: log, Observer: g.observer, Services: g.services,
+	g.objects, err = build.New(build.Settings{Static: &g.static, Log: log, Observer: g.observer, Services: g.services,
 		Current: &g.current, Internal: g.internal})
 	return g, err
 }
@@ -66,12 +74,12 @@ func (g *Gateway) Apply(config *gateway.Config, known []status.Status) []status.
 func (g *Gateway) Progress() uint64 { return g.objects.Progress() }
 
 // Status returns the status of all objects.
-func (g *Gateway) Status() []status.Status { return g.current.Load().statuses }
+func (g *Gateway) Status() []status.Status { return g.current.Load().Statuses }
 
 // Serve serves the entry points until the context ends, and then until their requests
 // have ended or the grace time is over. After Leave, it returns when the last connection
 // has ended.
-func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
+func (g *Gateway) Serve(ctx context.Context, sockets entries.Sockets) error {
 	defer g.Close()
 	return g.points.Serve(ctx, sockets)
 }

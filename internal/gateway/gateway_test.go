@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/accesslog"
+	"fairlead/internal/gateway/entries"
 	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/test/place"
@@ -26,7 +27,7 @@ type world struct {
 	client  *http.Client
 	// stop ends the gateway; the test waits for that.
 	stop    func()
-	sockets gateway.Sockets
+	sockets entries.Sockets
 }
 
 // newWorld starts a gateway. Each function of prepare is called before it serves.
@@ -56,7 +57,7 @@ func newLoggedWorld(t *testing.T, static model.Static, log *slog.Logger, prepare
 		}
 		g.LogTo(file)
 	}
-	listeners, err := gateway.Listen(static.EntryPoints)
+	listeners, err := entries.Listen(static.EntryPoints)
 	if err != nil {
 		t.Fatal(err)
 	}

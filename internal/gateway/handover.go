@@ -22,6 +22,3 @@ func (g *Gateway) Inherit(s Handover) {
 	g.tickets.Set(s.Tickets)
 	g.objects.Inherit(s.Down)
 }
-
-// Objects returns all objects with their states.
-func (g *Gateway) Objects() RawData { return g.rawData() }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/view"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -45,7 +45,7 @@ func TestLastFailures(t *testing.T) {
 	routers["other@file"] = &model.Router{Rule: "Host(`other.test`)", Service: "slow@file"}
 	apply()
 	_, text := w.get("http://any.test/api/rawdata")
-	var shown gateway.RawData
+	var shown view.RawData
 	if err := json.Unmarshal([]byte(text), &shown); err != nil || strings.Contains(text, "marker") {
 		t.Fatalf("%v: %s", err, text)
 	}

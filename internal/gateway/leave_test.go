@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/entries"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -42,7 +43,7 @@ func begin(t *testing.T, l *net.TCPListener, from *gateway.Gateway) (*gateway.Ga
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- g.Serve(ctx, gateway.Sockets{"web": {TCP: copied.(*net.TCPListener)}}) }()
+	go func() { ended <- g.Serve(ctx, entries.Sockets{"web": {TCP: copied.(*net.TCPListener)}}) }()
 	t.Cleanup(cancel)
 	return g, ended
 }

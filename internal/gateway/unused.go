@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 
+	"fairlead/internal/gateway/entries"
 	"fairlead/internal/model/gateway"
 )
 
@@ -33,8 +34,8 @@ func Unused(s gateway.Static) (notes []string) {
 		at := "entryPoints." + e.Name + "."
 		add(e.HTTP3 != nil && (e.MaxRequests > 0 || e.MaxAge > 0),
 			"%stransport.keepAliveMaxRequests or keepAliveMaxTime for connections of HTTP/3", at)
-		add(e.MaxHeaderBytes > mostHead && e.MaxHeaderBytes != traefikHead, "%shttp.maxHeaderBytes above %d", at,
-			mostHead)
+		add(e.MaxHeaderBytes > entries.MostHead && e.MaxHeaderBytes != traefikHead, "%shttp.maxHeaderBytes above %d", at,
+			entries.MostHead)
 	}
 	return notes
 }

@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/entries"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -220,7 +221,7 @@ func startGateway(server string) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	sockets, err := gateway.Listen(static.EntryPoints)
+	sockets, err := entries.Listen(static.EntryPoints)
 	if err != nil {
 		return nil, err
 	}

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"fairlead/internal/child"
-	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/serving"
+	"fairlead/internal/gateway/view"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	model "fairlead/internal/model/gateway"
@@ -193,7 +193,7 @@ func (w *world) apply(format string, args ...any) {
 // certificates returns the states of the certificates.
 func (w *world) certificates() (all []model.CertificateState) {
 	w.Helper()
-	var d gateway.RawData
+	var d view.RawData
 	if text := w.daemon.Run("gateway", "certificates", "-o", "json"); json.Unmarshal([]byte(text), &d) != nil {
 		w.Fatalf("certificates: %s", text)
 	}

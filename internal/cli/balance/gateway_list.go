@@ -1,12 +1,13 @@
 package balance
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"fairlead/internal/cli/command"
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/view"
 	gatewaymodel "fairlead/internal/model/gateway"
 
@@ -33,12 +34,12 @@ type middlewareLists struct {
 }
 
 type certificateList struct {
-	Certificates []gateway.ShownCertificate `json:"certificates"`
+	Certificates []shown.Certificate `json:"certificates"`
 }
 
 func newGatewayRouters(a *command.App) *cobra.Command {
 	return gatewayList(a, "routers", "List the routers of a running gateway for HTTP, TCP and UDP",
-		func(d gateway.RawData) (any, [][]string) {
+		func(d view.RawData) (any, [][]string) {
 			lists := routerLists{d.Routers, d.TCPRouters, d.UDPRouters}
 			rows := [][]string{{"PROTOCOL", "NAME", "ENTRY POINTS", "RULE", "SERVICE", "STATE", "REASON"}}
 			rows = routerRows(rows, "http", lists.Routers)
@@ -48,7 +49,7 @@ func newGatewayRouters(a *command.App) *cobra.Command {
 }
 
 func routerRows(rows [][]string, protocol string, all map[string]view.Router) [][]string {
-	for _, name := range gateway.SortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		r := all[name]
 		entries := r.EntryPoints
 		if len(entries) == 0 {
@@ -62,7 +63,7 @@ func routerRows(rows [][]string, protocol string, all map[string]view.Router) []
 
 func newGatewayServices(a *command.App) *cobra.Command {
 	return gatewayList(a, "services", "List the services of a running gateway for HTTP, TCP and UDP",
-		func(d gateway.RawData) (any, [][]string) {
+		func(d view.RawData) (any, [][]string) {
 			lists := serviceLists{d.Services, d.TCPServices, d.UDPServices}
 			rows := [][]string{{"PROTOCOL", "NAME", "TYPE", "SERVERS", "STATE", "REASON"}}
 			rows = serviceRows(rows, "http", lists.Services)
@@ -72,7 +73,7 @@ func newGatewayServices(a *command.App) *cobra.Command {
 }
 
 func serviceRows(rows [][]string, protocol string, all map[string]view.Service) [][]string {
-	for _, name := range gateway.SortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name]
 		var servers []string
 		for at, state := range s.ServerStatus {
@@ -91,7 +92,7 @@ func serviceRows(rows [][]string, protocol string, all map[string]view.Service) 
 
 func newGatewayMiddlewares(a *command.App) *cobra.Command {
 	return gatewayList(a, "middlewares", "List the middlewares of a running gateway for HTTP and TCP",
-		func(d gateway.RawData) (any, [][]string) {
+		func(d view.RawData) (any, [][]string) {
 			lists := middlewareLists{d.Middlewares, d.TCPMiddlewares}
 			rows := [][]string{{"PROTOCOL", "NAME", "TYPE", "USED BY", "STATE", "REASON"}}
 			rows = middlewareRows(rows, "http", lists.Middlewares)
@@ -100,7 +101,7 @@ func newGatewayMiddlewares(a *command.App) *cobra.Command {
 }
 
 func middlewareRows(rows [][]string, protocol string, all map[string]view.Middleware) [][]string {
-	for _, name := range gateway.SortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		m := all[name]
 		rows = append(rows, []string{protocol, name, command.OrDash(m.Type),
 			command.OrDash(strings.Join(m.UsedBy, ", ")), m.Status, command.OrDash(strings.Join(m.Errors, "; "))})
@@ -110,7 +111,7 @@ func middlewareRows(rows [][]string, protocol string, all map[string]view.Middle
 
 func newGatewayCertificates(a *command.App) *cobra.Command {
 	return gatewayList(a, "certificates", "List the certificates of a running gateway",
-		func(d gateway.RawData) (any, [][]string) {
+		func(d view.RawData) (any, [][]string) {
 			rows := [][]string{{"NAMES", "ISSUER", "VALID UNTIL", "USE", "RESOLVER", "STATE", "NEXT ATTEMPT", "REASON"}}
 			for _, c := range d.Certificates {
 				use := "for these names"
@@ -139,7 +140,7 @@ func timeOrDash(t time.Time) string {
 // gatewayList returns a command that shows objects that the gateway's API lists. show returns
 // them for -o json, and the rows of a table.
 func gatewayList(a *command.App, what, short string,
-	show func(gateway.RawData) (any, [][]string)) *cobra.Command {
+	show func(view.RawData) (any, [][]string)) *cobra.Command {
 	g := &command.GatewayAPI{Remote: &command.Remote{App: a}}
 	c := &cobra.Command{
 		Use:   what,
@@ -150,7 +151,7 @@ func gatewayList(a *command.App, what, short string,
 		Example: "  fairlead gateway " + what + "\n  fairlead gateway " + what + " --api http://10.0.0.2:8080 -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			var d gateway.RawData
+			var d view.RawData
 			if err := g.Get(c.Context(), "/api/rawdata", &d); err != nil {
 				return err
 			}
@@ -158,7 +159,7 @@ func gatewayList(a *command.App, what, short string,
 			if a.Output == "json" {
 				return a.Out.JSON(value)
 			}
-			for _, name := range gateway.SortedKeys(d.Sources) {
+			for _, name := range slices.Sorted(maps.Keys(d.Sources)) {
 				a.Err.Note("%s: %s", name, strings.Join(d.Sources[name].Errors, "; "))
 			}
 			return a.Out.Table(rows)

@@ -14,7 +14,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/shown"
 
 	"github.com/spf13/cobra"
 )
@@ -80,13 +80,13 @@ func readAPI(ctx context.Context, at, path string, into any) error {
 }
 
 // Explain returns what happens to a request.
-func (g *GatewayAPI) Explain(ctx context.Context, method, text string) (a gateway.Answer, err error) {
+func (g *GatewayAPI) Explain(ctx context.Context, method, text string) (a shown.Answer, err error) {
 	q := url.Values{"url": {text}, "method": {method}}
 	return a, g.Get(ctx, "/api/explain?"+q.Encode(), &a)
 }
 
 // AnswerRows returns a table of what a request meets, and AnswerLines what is below it.
-func AnswerRows(a gateway.Answer) (rows [][]string) {
+func AnswerRows(a shown.Answer) (rows [][]string) {
 	row := func(kind, name, more string) { rows = append(rows, []string{kind, name, more}) }
 	if a.EntryPoint != "" {
 		row("entry point", a.EntryPoint, a.Address)
@@ -117,7 +117,7 @@ func AnswerRows(a gateway.Answer) (rows [][]string) {
 }
 
 // AnswerLines returns the problems of a request, and the routers that almost match.
-func AnswerLines(a gateway.Answer) (lines []string) {
+func AnswerLines(a shown.Answer) (lines []string) {
 	lines = append(lines, a.Problems...)
 	switch {
 	case a.Router != "" && len(a.Nearest) > 0:

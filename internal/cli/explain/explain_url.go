@@ -11,7 +11,7 @@ import (
 
 	"fairlead/internal/cli/command"
 	"fairlead/internal/explain/flow"
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/shown"
 
 	"github.com/spf13/cobra"
 )
@@ -20,7 +20,7 @@ import (
 type request struct {
 	// Path is the flow to the entry point; nil without FROM.
 	Path *flow.Explanation `json:"path,omitempty"`
-	gateway.Answer
+	shown.Answer
 }
 
 // isRequest reports whether the arguments name a URL, alone or as FROM to URL.
@@ -68,7 +68,7 @@ func (x *explainer) explainURL(c *cobra.Command, args []string) error {
 }
 
 // pathTo explains the flow from a place to the entry point of a request.
-func (x *explainer) pathTo(ctx context.Context, from string, u *url.URL, a gateway.Answer) (*flow.Explanation,
+func (x *explainer) pathTo(ctx context.Context, from string, u *url.URL, a shown.Answer) (*flow.Explanation,
 	error) {
 	if os.Geteuid() != 0 {
 		return nil, command.Usage(errors.New("root is needed to read network namespaces: run as root, e.g. with sudo"))

@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/acme"
 	"fairlead/internal/gateway/acme/acmetest"
+	"fairlead/internal/gateway/entries"
 	"fairlead/internal/lab/certificate"
 	model "fairlead/internal/model/gateway"
 )
@@ -51,7 +52,7 @@ func newWorld(t *testing.T, options acmetest.Options, resolver model.Resolver) *
 	if w.gateway, err = gateway.New(w.static, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	listeners, err := gateway.Listen(w.static.EntryPoints)
+	listeners, err := entries.Listen(w.static.EntryPoints)
 	if err != nil {
 		t.Fatal(err)
 	}

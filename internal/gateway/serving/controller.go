@@ -13,7 +13,9 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/accesslog"
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/status"
+	"fairlead/internal/gateway/view"
 	model "fairlead/internal/model/gateway"
 
 	"golang.org/x/sys/unix"
@@ -344,19 +346,19 @@ func (c *Controller) Replace(ctx context.Context, static model.Static) ([]status
 }
 
 // Explain returns which router a request takes, and why not another.
-func (c *Controller) Explain(ctx context.Context, entry, method, url string) (gateway.Answer, error) {
+func (c *Controller) Explain(ctx context.Context, entry, method, url string) (shown.Answer, error) {
 	answer, err := c.query(ctx, request{Explain: &question{entry, method, url}})
 	if err != nil || answer.Answer == nil {
-		return gateway.Answer{}, err
+		return shown.Answer{}, err
 	}
 	return *answer.Answer, nil
 }
 
 // Objects returns all objects with their states.
-func (c *Controller) Objects(ctx context.Context) (gateway.RawData, error) {
+func (c *Controller) Objects(ctx context.Context) (view.RawData, error) {
 	answer, err := c.query(ctx, request{Ask: askRaw})
 	if err != nil || answer.Raw == nil {
-		return gateway.RawData{}, err
+		return view.RawData{}, err
 	}
 	return *answer.Raw, nil
 }

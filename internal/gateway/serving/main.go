@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/entries"
 	"fairlead/internal/gateway/goroutine"
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
@@ -57,7 +59,7 @@ type server struct {
 	gateway *gateway.Gateway
 	// made is gateway for the goroutine that reports progress.
 	made    atomic.Pointer[gateway.Gateway]
-	sockets gateway.Sockets
+	sockets entries.Sockets
 	// static is the JSON form of the static settings.
 	static string
 	began  time.Time
@@ -251,7 +253,7 @@ func (s *server) answer(r request, fds []int) (answer response, give []int) {
 	case r.Apply != nil:
 		answer.Statuses = s.apply(*r.Apply)
 	case r.Explain != nil:
-		var found gateway.Answer
+		var found shown.Answer
 		var err error
 		// An explanation only reads the snapshot, whose values do not change.
 		failed := recovery.Object("explanation of "+r.Explain.URL, func() {

@@ -4,7 +4,9 @@ import (
 	"errors"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/status"
+	"fairlead/internal/gateway/view"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -83,9 +85,9 @@ type response struct {
 	Self     *self             `json:"self,omitempty"`
 	Handover *gateway.Handover `json:"handover,omitempty"`
 	// Sockets names the descriptors that come with the message.
-	Sockets []socketName     `json:"sockets,omitempty"`
-	Answer  *gateway.Answer  `json:"answer,omitempty"`
-	Raw     *gateway.RawData `json:"raw,omitempty"`
+	Sockets []socketName  `json:"sockets,omitempty"`
+	Answer  *shown.Answer `json:"answer,omitempty"`
+	Raw     *view.RawData `json:"raw,omitempty"`
 }
 
 func (r response) err() error {

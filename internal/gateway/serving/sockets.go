@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/entries"
 	model "fairlead/internal/model/gateway"
 
 	"golang.org/x/sys/unix"
@@ -24,10 +24,10 @@ type descriptors map[socketName]int
 
 // open returns sockets for the entry points: those in d that still fit, or new ones. Either
 // all can be opened, or none is.
-func (d descriptors) open(entries []model.EntryPoint) (descriptors, error) {
+func (d descriptors) open(wanted []model.EntryPoint) (descriptors, error) {
 	all := descriptors{}
 	var missing []model.EntryPoint
-	for _, e := range entries {
+	for _, e := range wanted {
 		had := descriptors{}
 		for _, name := range namesOf(e) {
 			if fd, ok := d[name]; ok && fits(fd, e.Address, name.UDP) {
@@ -42,7 +42,7 @@ func (d descriptors) open(entries []model.EntryPoint) (descriptors, error) {
 			all[name] = fd
 		}
 	}
-	opened, err := gateway.Listen(missing)
+	opened, err := entries.Listen(missing)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func namesOf(e model.EntryPoint) (names []socketName) {
 }
 
 // copies returns copies of the sockets.
-func copies(of gateway.Sockets) (descriptors, error) {
+func copies(of entries.Sockets) (descriptors, error) {
 	d := descriptors{}
 	for name, s := range of {
 		if err := errors.Join(d.add(socketName{name, false}, s.TCP), d.add(socketName{name, true}, s.UDP)); err != nil {
@@ -204,8 +204,8 @@ func received(names []socketName, fds []int) (descriptors, error) {
 }
 
 // sockets returns the sockets for the gateway, and closes the descriptors.
-func (d descriptors) sockets() (gateway.Sockets, error) {
-	all := gateway.Sockets{}
+func (d descriptors) sockets() (entries.Sockets, error) {
+	all := entries.Sockets{}
 	var failed error
 	for name, fd := range d {
 		s := all[name.Entry]

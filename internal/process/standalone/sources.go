@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 )
@@ -135,7 +136,7 @@ func Report(log *slog.Logger, prefix string, all []status.Status, reported map[s
 // Checked is the result of a check of files.
 type Checked struct {
 	Objects []status.Status `json:"objects"`
-	Answer  *gateway.Answer `json:"answer,omitempty"`
+	Answer  *shown.Answer   `json:"answer,omitempty"`
 	// Problem is empty if all objects can be used and a router matches.
 	Problem string `json:"problem,omitempty"`
 }

@@ -1,4 +1,4 @@
-package gateway
+package build
 
 import (
 	"errors"
@@ -51,7 +51,8 @@ func (b *builder) service(name string) http.Handler {
 }
 
 // chainedService returns the service behind its middlewares.
-func (b *builder) chainedService(name string, value *gateway.Service, from services.Source) (h http.Handler, err error) {
+func (b *builder) chainedService(name string, value *gateway.Service, from services.Source) (h http.Handler,
+	err error) {
 	service := b.now
 	failed := recovery.Object("service "+name, func() {
 		if h, err = b.Services.Build(name, value, from); err == nil {

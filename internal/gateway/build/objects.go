@@ -1,20 +1,29 @@
-package gateway
+// Package build makes the snapshot of a configuration from the last one and the changes.
+//
+// Objects owns what survives changes: routers and services as they were built (kept.go), and what TCP and UDP routers
+// use. A builder (builder.go) works for one change: it finds the objects that differ and those that need them, drops
+// them, decides the TLS options of hosts (tls.go, hosts.go), and builds them again. A faulty object is left out alone,
+// and its status has the reason. The package serves no request, and starts the checks and streams of a configuration
+// only when its snapshot is in use.
+package build
 
 import (
 	"crypto/tls"
-	"fairlead/internal/gateway/datagram"
-	"fairlead/internal/gateway/observe"
-	"fairlead/internal/gateway/services"
-	"fairlead/internal/gateway/status"
-	"fairlead/internal/gateway/stream"
-	"fairlead/internal/gateway/tlsconfig"
-	"fairlead/internal/model/gateway"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"fairlead/internal/gateway/datagram"
+	"fairlead/internal/gateway/observe"
+	"fairlead/internal/gateway/services"
+	"fairlead/internal/gateway/snapshot"
+	"fairlead/internal/gateway/status"
+	"fairlead/internal/gateway/stream"
+	"fairlead/internal/gateway/tlsconfig"
+	"fairlead/internal/model/gateway"
 )
 
 // Settings are what the objects of all configurations have in common.
@@ -24,7 +33,7 @@ type Settings struct {
 	Observer *observe.Observer
 	Services *services.Services
 	// Current is replaced with each configuration.
-	Current *current
+	Current *snapshot.Current
 	// Internal are the gateway's own services.
 	Internal map[string]http.Handler
 }
@@ -44,8 +53,8 @@ type Objects struct {
 	datagrams datagram.Use
 }
 
-// NewObjects returns the objects of an empty configuration.
-func NewObjects(s Settings) (*Objects, error) {
+// New returns the objects of an empty configuration.
+func New(s Settings) (*Objects, error) {
 	own, err := tlsconfig.SelfSigned()
 	if err != nil {
 		return nil, err
@@ -81,8 +90,8 @@ func (o *Objects) Apply(config *gateway.Config, known []status.Status) []status.
 	o.streams = b.streamUse
 	b.datagramUse.Start(o.datagrams)
 	o.datagrams = b.datagramUse
-	metrics.Configured(slices.Collect(maps.Values(next.tls.certificates)))
-	return next.statuses
+	metrics.Configured(slices.Collect(maps.Values(next.TLS.Certificates)))
+	return next.Statuses
 }
 
 // Check replaces the configuration by one that serves nothing: no server is checked, and no connection to one is kept.

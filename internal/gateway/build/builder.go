@@ -1,4 +1,4 @@
-package gateway
+package build
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/snapshot"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
@@ -38,7 +39,7 @@ type builder struct {
 	// now is what the object on the way consists of.
 	now    *parts
 	tables tableChanges
-	tls    *tlsNames
+	tls    *snapshot.Names
 	// streams are the TCP routers, streamUse what they use.
 	streams     map[string]*stream.Routes
 	streamUse   *stream.Use
@@ -58,7 +59,7 @@ type parts struct {
 
 // build makes a snapshot of the configuration. Faulty objects are left out; their
 // status says why.
-func (o *Objects) build(config *gateway.Config, known []status.Status) (*snapshot, *builder) {
+func (o *Objects) build(config *gateway.Config, known []status.Status) (*snapshot.Snapshot, *builder) {
 	known = slices.Concat(known, certificateProblems(config))
 	changed := o.kept.changes(config, known)
 	b := &builder{Objects: o, config: config, status: &o.kept.statuses, changed: changed, known: known,
@@ -137,16 +138,16 @@ func (b *builder) addChanged() {
 	}
 }
 
-func (b *builder) finish() *snapshot {
-	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.Sorted(), config: b.config,
-		streams: b.streams, datagrams: b.datagrams}
+func (b *builder) finish() *snapshot.Snapshot {
+	s := &snapshot.Snapshot{Entries: map[string]*snapshot.Routes{}, TLS: b.tls, Statuses: b.status.Sorted(),
+		Config: b.config, Streams: b.streams, Datagrams: b.datagrams}
 	for _, e := range b.Static.EntryPoints {
-		before := &entryRoutes{}
+		before := &snapshot.Routes{}
 		if last := b.Current.Load(); last != nil {
-			before = last.entries[e.Name]
+			before = last.Entries[e.Name]
 		}
-		s.entries[e.Name] = &entryRoutes{plain: b.tables.apply(before.plain, tableKey{e.Name, false}),
-			tls: b.tables.apply(before.tls, tableKey{e.Name, true})}
+		s.Entries[e.Name] = &snapshot.Routes{Plain: b.tables.apply(before.Plain, tableKey{e.Name, false}),
+			TLS: b.tables.apply(before.TLS, tableKey{e.Name, true})}
 	}
 	return s
 }
@@ -373,8 +374,8 @@ func (b *builder) addRedirections() {
 func (b *builder) portOf(to string) string {
 	for _, e := range b.Static.EntryPoints {
 		if e.Name == to {
-			return portOfAddress(e.Address)
+			return snapshot.PortOf(e.Address)
 		}
 	}
-	return portOfAddress(to)
+	return snapshot.PortOf(to)
 }

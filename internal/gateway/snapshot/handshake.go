@@ -1,25 +1,26 @@
-package gateway
+package snapshot
 
 import (
 	"crypto/tls"
 	"errors"
-	"fairlead/internal/model/gateway"
 	"fmt"
+
+	"fairlead/internal/model/gateway"
 )
 
-// serverTLS returns the configuration of an entry point, which looks up everything
+// ServerTLS returns the configuration of an entry point, which looks up everything
 // else for each connection.
-func (c *current) serverTLS(entry gateway.EntryPoint) *tls.Config {
+func (c *Current) ServerTLS(entry gateway.EntryPoint) *tls.Config {
 	find := func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		now := c.Load().tls
+		now := c.Load().TLS
 		if c := now.challenge(hello); c != nil {
 			return c, nil
 		}
-		if now.refuses(entry, hello.ServerName) {
-			return nil, errNoCertificate
+		if now.Refuses(entry, hello.ServerName) {
+			return nil, ErrNoCertificate
 		}
-		name := now.hosts.Of(entry.Name, hello.ServerName)
-		options := now.options.Configs[name]
+		name := now.Hosts.Of(entry.Name, hello.ServerName)
+		options := now.Options.Configs[name]
 		if options == nil {
 			return nil, fmt.Errorf("TLS options %s cannot be used", name)
 		}
@@ -28,13 +29,13 @@ func (c *current) serverTLS(entry gateway.EntryPoint) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: find}
 }
 
-// strictly returns the function, which finds the configuration of a connection of a TCP router, with the refusals
-// of the entry point.
-func (c *current) strictly(entry gateway.EntryPoint,
+// Strictly returns the function, which finds the configuration of a connection of a TCP router, with the refusals
+// Of the entry point.
+func (c *Current) Strictly(entry gateway.EntryPoint,
 	find func(*tls.ClientHelloInfo) (*tls.Config, error)) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if c.Load().tls.refuses(entry, hello.ServerName) {
-			return nil, errNoCertificate
+		if c.Load().TLS.Refuses(entry, hello.ServerName) {
+			return nil, ErrNoCertificate
 		}
 		config, err := find(hello)
 		if err != nil {
@@ -54,20 +55,20 @@ func withCertificate(c *tls.Config, hello *tls.ClientHelloInfo) (*tls.Config, er
 	return c, nil
 }
 
-// certificateOr returns a function that chooses the certificate of a connection. If
+// CertificateOr returns a function that chooses the certificate of a connection. If
 // strict, it refuses names that have none.
-func (c *current) certificateOr(strict bool) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (c *Current) CertificateOr(strict bool) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		now := c.Load().tls
+		now := c.Load().TLS
 		switch found := now.certificate(hello.ServerName); {
 		case found != nil:
 			return found, nil
 		case strict:
-			return nil, errNoCertificate
+			return nil, ErrNoCertificate
 		}
-		return now.fallback, nil
+		return now.Fallback, nil
 	}
 }
 
-// errNoCertificate refuses a handshake (sniStrict).
-var errNoCertificate = errors.New("no certificate for this name, and sniStrict refuses others")
+// ErrNoCertificate refuses a handshake (sniStrict).
+var ErrNoCertificate = errors.New("no certificate for this name, and sniStrict refuses others")

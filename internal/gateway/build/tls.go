@@ -1,4 +1,4 @@
-package gateway
+package build
 
 import (
 	"crypto/tls"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fairlead/internal/gateway/hosttls"
+	"fairlead/internal/gateway/snapshot"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
@@ -22,10 +23,10 @@ func (b *builder) keepTLS(statuses map[status.Object]*status.Status) bool {
 	last := b.Current.Load()
 	if last == nil || len(namesOfKind(b.changed, "tls options")) > 0 || hasFiles(b.config.TLS) ||
 		!reflect.DeepEqual(b.kept.config.TLS, b.config.TLS) {
-		b.tls = newTLSNames()
+		b.tls = snapshot.NewNames()
 		return false
 	}
-	same := *last.tls
+	same := *last.TLS
 	b.tls = &same
 	for o, status := range statuses {
 		if o.Kind == "certificate" || o.Kind == "tls options" {
@@ -60,27 +61,27 @@ func (b *builder) addTLS() {
 			b.status.Disable("certificate", tlsconfig.NameOf(c.CertFile), err.Error())
 		}
 	}
-	b.tls.fallback = b.own
+	b.tls.Fallback = b.own
 	if s := b.config.TLS.Stores[defaultStore]; s != nil && s.DefaultCertificate != nil {
 		pair, err := tlsconfig.KeyPair(*s.DefaultCertificate)
 		if err != nil {
 			b.status.Disable("certificate", tlsconfig.NameOf(s.DefaultCertificate.CertFile), err.Error())
 		} else {
-			b.tls.fallback = &pair
+			b.tls.Fallback = &pair
 		}
 	}
 	config, _ := tlsconfig.Options(&gateway.TLSOptions{}) // empty options are valid
-	config.GetCertificate = b.Current.certificateOr(false)
-	b.tls.options.Configs[hosttls.Default] = config
+	config.GetCertificate = b.Current.CertificateOr(false)
+	b.tls.Options.Configs[hosttls.Default] = config
 	for name, value := range b.config.TLS.Options {
 		var config *tls.Config // nil closes: the handshakes of its routers fail
 		if err := recovery.Object("tls options "+name, func() { config = b.optionsOf(name, value) }); err != nil {
 			b.status.Disable("tls options", name, err.Error())
 		}
-		b.tls.options.Set(name, config, value != nil && value.SNIStrict)
+		b.tls.Options.Set(name, config, value != nil && value.SNIStrict)
 		if bare, _, _ := strings.Cut(name, "@"); bare == hosttls.Default {
-			b.tls.options.Set(hosttls.Default, config, value != nil && value.SNIStrict)
-			b.tls.options.OwnDefault = true
+			b.tls.Options.Set(hosttls.Default, config, value != nil && value.SNIStrict)
+			b.tls.Options.OwnDefault = true
 		}
 	}
 	b.refuseDefault()
@@ -92,7 +93,7 @@ func (b *builder) refuseDefault() {
 	for _, s := range b.known {
 		bare, _, _ := strings.Cut(s.Name, "@")
 		if s.Kind == "tls options" && s.State == status.Disabled && bare == hosttls.Default {
-			b.tls.options.Configs[hosttls.Default], b.tls.options.OwnDefault = nil, true
+			b.tls.Options.Configs[hosttls.Default], b.tls.Options.OwnDefault = nil, true
 		}
 	}
 }
@@ -109,8 +110,8 @@ func (b *builder) addCertificate(c gateway.Certificate) {
 			"is in use, and it has all certificates")
 	}
 	for _, name := range tlsconfig.Names(&pair) {
-		if b.tls.certificates[name] == nil {
-			b.tls.certificates[name] = &pair
+		if b.tls.Certificates[name] == nil {
+			b.tls.Certificates[name] = &pair
 		}
 	}
 }
@@ -130,6 +131,6 @@ func (b *builder) optionsOf(name string, value *gateway.TLSOptions) *tls.Config 
 		b.status.Warn("tls options", name, "preferServerCipherSuites has no effect: the order of cipher suites is "+
 			"that of crypto/tls")
 	}
-	config.GetCertificate = b.Current.certificateOr(value.SNIStrict)
+	config.GetCertificate = b.Current.CertificateOr(value.SNIStrict)
 	return config
 }

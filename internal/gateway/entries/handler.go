@@ -1,4 +1,4 @@
-package gateway
+package entries
 
 import (
 	"net/http"
@@ -6,13 +6,14 @@ import (
 	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/observe"
+	"fairlead/internal/gateway/snapshot"
 	"fairlead/internal/gateway/target"
 	"fairlead/internal/model/gateway"
 )
 
-// entry is the handler of one entry point.
-type entry struct {
-	current    *current
+// Handler is the handler of one entry point.
+type Handler struct {
+	current    *snapshot.Current
 	name       string
 	observed   *observe.Entry
 	targets    target.Cleaner
@@ -21,11 +22,12 @@ type entry struct {
 	denied func(path string) bool
 }
 
-func (p *Points) newEntry(value gateway.EntryPoint) (*entry, error) {
+// Handler returns the handler of an entry point. Its errors name a trusted proxy that is not an address or prefix.
+func (p *Points) Handler(value gateway.EntryPoint) (*Handler, error) {
 	f, err := forwarded.New(forwarded.Settings{Trusted: value.TrustedProxies, Insecure: value.Insecure,
-		Port: portOfAddress(value.Address), Connection: value.ConnectionHeaders,
+		Port: snapshot.PortOf(value.Address), Connection: value.ConnectionHeaders,
 		NotAppend: value.NotAppendXForwardedFor})
-	e := &entry{current: p.current, name: value.Name, observed: p.observer.Entry(value), targets: target.Of(value),
+	e := &Handler{current: p.current, name: value.Name, observed: p.observer.Entry(value), targets: target.Of(value),
 		forwarding: f}
 	if value.EncodedCharacters != nil {
 		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)
@@ -34,14 +36,14 @@ func (p *Points) newEntry(value gateway.EntryPoint) (*entry, error) {
 }
 
 // ServeHTTP implements http.Handler.
-func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := e.observed.Begin(w, r)
 	defer e.observed.End(x, r)
 	e.serve(x, r)
 }
 
 // serve finds the router of the request.
-func (e *entry) serve(x *observe.Exchange, r *http.Request) {
+func (e *Handler) serve(x *observe.Exchange, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		http.Error(x, http.StatusText(http.StatusNotImplemented), http.StatusNotImplemented)
 		return
@@ -58,20 +60,20 @@ func (e *entry) serve(x *observe.Exchange, r *http.Request) {
 	r = e.forwarding.Apply(r, peer)
 	x.Request = target.Request(r, peer)
 	now := e.current.Load()
-	if r.TLS != nil && !now.tls.holds(e.name, r.TLS) {
+	if r.TLS != nil && !now.TLS.Holds(e.name, r.TLS) {
 		x.Header().Set("Connection", "close") // a new connection has the options of now
 		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
 		return
 	}
-	if r.TLS != nil && !now.tls.hosts.Agree(e.name, r.TLS.ServerName, x.Request.Host) {
+	if r.TLS != nil && !now.TLS.Hosts.Agree(e.name, r.TLS.ServerName, x.Request.Host) {
 		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
 		return
 	}
-	if x.Router = now.entries[e.name].of(r.TLS != nil).Find(&x.Request); x.Router == nil {
+	if x.Router = now.Entries[e.name].Of(r.TLS != nil).Find(&x.Request); x.Router == nil {
 		http.NotFound(x, r)
 		return
 	}
-	if r.TLS != nil && !now.tls.hosts.Admits(e.name, r.TLS.ServerName, x.Router.Options, x.Router.Hostless) {
+	if r.TLS != nil && !now.TLS.Hosts.Admits(e.name, r.TLS.ServerName, x.Router.Options, x.Router.Hostless) {
 		x.Router = nil
 		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
 		return

@@ -1,4 +1,4 @@
-package gateway
+package explain
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
 )
@@ -26,7 +27,7 @@ const (
 
 // candidate is a router that a request does not take.
 type candidate struct {
-	Nearest
+	shown.Nearest
 	rank int
 }
 
@@ -37,7 +38,7 @@ func (c candidate) compare(other candidate) int {
 
 // nearest returns routers that a request does not take, and why: the disabled ones, all other routers of
 // its host, and some of other hosts. The request arrives at one of the entry points at.
-func (s *snapshot) nearest(all, at []gateway.EntryPoint, secure bool, r *rule.Request) []Nearest {
+func (s Source) nearest(all, at []gateway.EntryPoint, secure bool, r *rule.Request) []shown.Nearest {
 	best := map[string]candidate{}
 	for _, e := range all {
 		if e.IsUDP() {
@@ -45,7 +46,7 @@ func (s *snapshot) nearest(all, at []gateway.EntryPoint, secure bool, r *rule.Re
 		}
 		here := slices.ContainsFunc(at, func(a gateway.EntryPoint) bool { return a.Name == e.Name })
 		for _, tls := range []bool{secure, !secure} {
-			for _, router := range s.entries[e.Name].of(tls).All() {
+			for _, router := range s.Entries[e.Name].Of(tls).All() {
 				c, ok := candidateOf(router, whereElse(e, here, tls, secure), here, r)
 				if last, had := best[router.Name]; ok && (!had || c.compare(last) < 0) {
 					best[router.Name] = c
@@ -79,7 +80,7 @@ func whereElse(e gateway.EntryPoint, here, tls, secure bool) string {
 // candidateOf explains why a request does not take a router. Routers where the request does not arrive
 // are no candidates if they are the gateway's own or of other hosts.
 func candidateOf(router *route.Router, elsewhere string, here bool, r *rule.Request) (c candidate, ok bool) {
-	c = candidate{Nearest: Nearest{Router: router.Name}, rank: rankUnrelated}
+	c = candidate{Nearest: shown.Nearest{Router: router.Name}, rank: rankUnrelated}
 	if elsewhere != "" {
 		c.Why = append(c.Why, elsewhere)
 	}
@@ -101,13 +102,13 @@ func candidateOf(router *route.Router, elsewhere string, here bool, r *rule.Requ
 
 // disabled returns the routers that would match if they could be used, and those with the request's host
 // in a rule that cannot be parsed.
-func (s *snapshot) disabled(r *rule.Request) (all []Nearest) {
-	for _, at := range s.statuses {
+func (s Source) disabled(r *rule.Request) (all []shown.Nearest) {
+	for _, at := range s.Statuses {
 		if at.Kind != "router" || at.State != status.Disabled {
 			continue
 		}
 		text, syntax := at.Rule, ""
-		if v := s.config.HTTP.Routers[at.Name]; v != nil {
+		if v := s.Config.HTTP.Routers[at.Name]; v != nil {
 			text, syntax = v.Rule, v.RuleSyntax
 		}
 		if text == "" {
@@ -116,7 +117,7 @@ func (s *snapshot) disabled(r *rule.Request) (all []Nearest) {
 		parsed, err := rule.Parse(text, syntax)
 		if err == nil && parsed.Match(r) || err != nil && strings.Contains(strings.ToLower(text), r.Host) {
 			why := "it is disabled: " + strings.Join(at.Reasons, "; ")
-			all = append(all, Nearest{Router: at.Name, Why: []string{why}})
+			all = append(all, shown.Nearest{Router: at.Name, Why: []string{why}})
 		}
 	}
 	return all

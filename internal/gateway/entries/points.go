@@ -1,4 +1,10 @@
-package gateway
+// Package entries serves the entry points of a gateway: sockets → connections → requests.
+//
+// A connection goes from its socket (sockets.go) to the splitter, which reads its first bytes and gives it to the TCP
+// routers, or to the server of HTTP/1.1 or HTTP/2. Datagrams go to UDP routers (datagrams.go) or to HTTP/3 (http3.go).
+// A request goes to the handler of its entry point (handler.go), which finds its router in the snapshot that is in use.
+// The package builds no object, and does not know the configuration beyond its entry points.
+package entries
 
 import (
 	"cmp"
@@ -22,6 +28,7 @@ import (
 	"fairlead/internal/gateway/h2"
 	"fairlead/internal/gateway/h3"
 	"fairlead/internal/gateway/observe"
+	"fairlead/internal/gateway/snapshot"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
@@ -29,8 +36,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// mostHead is the size of the largest head of a request, in bytes.
-const mostHead = 64 << 10
+// MostHead is the size of the largest head of a request, in bytes.
+const MostHead = 64 << 10
 
 // listening is an entry point that accepts connections.
 type listening struct {
@@ -52,7 +59,7 @@ type Points struct {
 	static   *gateway.Static
 	log      *slog.Logger
 	observer *observe.Observer
-	current  *current
+	current  *snapshot.Current
 	tickets  *tlsconfig.Tickets
 	// open has the connections of all entry points.
 	open connections
@@ -63,8 +70,8 @@ type Points struct {
 	terminating, last atomic.Bool
 }
 
-// NewPoints returns the entry points, which serve nothing before Serve.
-func NewPoints(static *gateway.Static, log *slog.Logger, o *observe.Observer, now *current,
+// New returns the entry points, which serve nothing before Serve.
+func New(static *gateway.Static, log *slog.Logger, o *observe.Observer, now *snapshot.Current,
 	tickets *tlsconfig.Tickets) *Points {
 	return &Points{Defaults: gateway.DefaultTimeLimits(), static: static, log: log, observer: o, current: now,
 		tickets: tickets, left: make(chan struct{}), hurried: make(chan struct{})}
@@ -119,7 +126,7 @@ func (p *Points) Serve(ctx context.Context, sockets Sockets) error {
 // listen returns the servers of an entry point: our own for HTTP/1.1, the library's for
 // HTTP/2.
 func (p *Points) listen(value gateway.EntryPoint, sockets Socket) (*listening, error) {
-	e, err := p.newEntry(value)
+	e, err := p.Handler(value)
 	if err != nil {
 		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)
 	}
@@ -145,8 +152,8 @@ func (p *Points) listen(value gateway.EntryPoint, sockets Socket) (*listening, e
 			goroutine.Do("count a connection", func() { p.count(open, c.(*admitted), state) })
 		},
 	}
-	at.streams = stream.NewEntry(func() *stream.Routes { return p.current.Load().streams[value.Name] }, open)
-	at.streams.TLS.GetConfigForClient = p.current.strictly(value, at.streams.TLS.GetConfigForClient)
+	at.streams = stream.NewEntry(func() *stream.Routes { return p.current.Load().Streams[value.Name] }, open)
+	at.streams.TLS.GetConfigForClient = p.current.Strictly(value, at.streams.TLS.GetConfigForClient)
 	p.tickets.Use(at.streams.TLS)
 	at.split = &splitter{accepting: at.accept, config: p.serverTLS(value), patience: patience, limits: limits,
 		stream: at.streams.Take,
@@ -185,7 +192,7 @@ func (p *Points) count(open prometheus.Gauge, c *admitted, state http.ConnState)
 
 // serverTLS returns the configuration of an entry point. The configurations of options have no tickets of their own.
 func (p *Points) serverTLS(value gateway.EntryPoint) *tls.Config {
-	config := p.current.serverTLS(value)
+	config := p.current.ServerTLS(value)
 	p.tickets.Use(config)
 	return config
 }
@@ -207,9 +214,9 @@ func http2Limits(value gateway.EntryPoint) *http.HTTP2Config {
 // headLimit returns the size of the largest head of a request: a user can lower it.
 func headLimit(value gateway.EntryPoint) int {
 	if value.MaxHeaderBytes == 0 {
-		return mostHead
+		return MostHead
 	}
-	return min(value.MaxHeaderBytes, mostHead)
+	return min(value.MaxHeaderBytes, MostHead)
 }
 
 // panicked logs a mistake in the gateway's own code, which must not end the others'

@@ -1,4 +1,4 @@
-package gateway
+package entries
 
 import (
 	"io"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fairlead/internal/gateway/observe"
+	"fairlead/internal/gateway/snapshot"
 	"fairlead/internal/model/gateway"
 )
 
@@ -22,7 +23,7 @@ func TestPanicsOfOpenings(t *testing.T) {
 		"TCP router":   func(s *splitter) { s.stream = func(net.Conn, func()) bool { panic("a mistake") } },
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := NewPoints(&gateway.Static{}, log, o, new(current), nil)
+			g := New(&gateway.Static{}, log, o, new(snapshot.Current), nil)
 			l := g.newLimits(gateway.EntryPoint{Name: "web"}, nil)
 			s := &splitter{accepting: &accepting{open: &g.open}, limits: l,
 				proxied: func(c net.Conn) (net.Conn, error) { return c, nil }}

@@ -1,10 +1,11 @@
-package gateway
+package entries
 
 import (
 	"cmp"
-	"fairlead/internal/gateway/datagram"
 	"net"
 	"time"
+
+	"fairlead/internal/gateway/datagram"
 )
 
 // receiving are the entry points that receive datagrams.
@@ -24,7 +25,7 @@ func (p *Points) receive(sockets Sockets) (all receiving) {
 			continue
 		}
 		e := datagram.NewEntry(c, own, cmp.Or(value.UDPTimeout, 3*time.Second),
-			func() *datagram.Route { return p.current.Load().datagrams[value.Name] },
+			func() *datagram.Route { return p.current.Load().Datagrams[value.Name] },
 			p.observer.Metrics.Connections.WithLabelValues(value.Name, "UDP"), p.open.add)
 		all = append(all, e)
 		e.Start(func(err error) {

@@ -1,4 +1,4 @@
-package gateway
+package build
 
 import (
 	"crypto/tls"
@@ -31,14 +31,14 @@ func (b *builder) addChallenges() {
 		}
 		b.tables.add(b.kept.challenges)
 	}
-	b.tls.challenges = map[string]*tls.Config{}
+	b.tls.Challenges = map[string]*tls.Config{}
 	for name, value := range b.config.ACME.Challenges {
 		pair, err := tlsconfig.KeyPair(value)
 		if err != nil {
 			b.status.Disable("certificate", name, "challenge: "+err.Error())
 			continue
 		}
-		b.tls.challenges[name] = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		b.tls.Challenges[name] = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
 			NextProtos: []string{tlsconfig.ChallengeProtocol}}
 	}
 }

@@ -1,12 +1,12 @@
-package gateway
+package snapshot
 
 import (
 	"net"
 	"strings"
 )
 
-// portOfAddress returns the port of an entry point's address, HOST:PORT/PROTOCOL.
-func portOfAddress(address string) string {
+// PortOf returns the port of an entry point's address, HOST:PORT/PROTOCOL.
+func PortOf(address string) string {
 	address, _, _ = strings.Cut(address, "/")
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -1,10 +1,11 @@
-package gateway
+package build
 
 import (
+	"slices"
+
 	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/shown"
 	"fairlead/internal/model/gateway"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 )

@@ -1,4 +1,4 @@
-package gateway
+package build
 
 import (
 	"reflect"
@@ -34,7 +34,7 @@ func (b *builder) decideTLS(sameOptions bool) {
 	unusable := func(options string) string {
 		return status.Unusable(b.status, "tls options", options, b.config.TLS.Options)
 	}
-	b.tls.hosts, b.kept.verdicts = hosttls.Decide(b.tls.options, b.Static.EntryPoints, b.kept.tls, unusable)
+	b.tls.Hosts, b.kept.verdicts = hosttls.Decide(b.tls.Options, b.Static.EntryPoints, b.kept.tls, unusable)
 	for _, verdicts := range []map[string]hosttls.Verdict{last, b.kept.verdicts} {
 		for name := range verdicts {
 			if !reflect.DeepEqual(last[name], b.kept.verdicts[name]) {

@@ -1,4 +1,4 @@
-package gateway
+package build
 
 import (
 	"crypto/tls"
@@ -12,7 +12,7 @@ import (
 // addStreams builds the TCP and UDP routers.
 func (b *builder) addStreams() {
 	b.streams, b.streamUse = stream.Build(stream.Source{Static: b.Static, Config: b.config, Status: b.status,
-		Log: b.Log, Options: b.tls.options.Configs, ServerTLS: tlsToServer, HTTPS: b.namesOfHTTPS,
+		Log: b.Log, Options: b.tls.Options.Configs, ServerTLS: tlsToServer, HTTPS: b.namesOfHTTPS,
 		Weaker: b.weakerHTTPS}, b.Objects.streams)
 	b.datagrams, b.datagramUse = datagram.Build(b.Static, &b.config.UDP, b.status, b.Objects.datagrams)
 }
@@ -29,7 +29,7 @@ func (b *builder) namesOfHTTPS(add func(entry string, names []string)) {
 // weakerHTTPS returns the name of the options that HTTPS connections for the name have at the entry
 // point, if they are not as strict as those of a TCP router, else an empty text.
 func (b *builder) weakerHTTPS(entry, name, options string) string {
-	if have := b.tls.hosts.Of(entry, name); !b.tls.options.Meets(have, options) {
+	if have := b.tls.Hosts.Of(entry, name); !b.tls.Options.Meets(have, options) {
 		return have
 	}
 	return ""

@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/store"
+	"fairlead/internal/unixsock"
 
 	"golang.org/x/sys/unix"
 )
@@ -291,17 +292,8 @@ func lockHolder() (unix.Ucred, error) {
 		return unix.Ucred{}, err
 	}
 	defer conn.Close()
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return unix.Ucred{}, err
-	}
-	var cred *unix.Ucred
-	if failed := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); failed != nil || err != nil {
-		return unix.Ucred{}, errors.Join(failed, err)
-	}
-	return *cred, nil
+	who, err := unixsock.PeerOf(conn)
+	return who.Ucred, err
 }
 
 // isDaemon reports whether the process can be a daemon: it has CAP_NET_ADMIN in this

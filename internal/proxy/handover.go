@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/internal/unixsock"
 )
 
 // A proxy of a new version (the successor) takes over from a running one (the
@@ -29,10 +30,6 @@ import (
 
 // handOverLimit limits the duration of a whole handover.
 const handOverLimit = 10 * time.Second
-
-// rightsBatch is how many descriptors go with one message; the kernel allows
-// 253 (SCM_MAX_FD).
-const rightsBatch = 200
 
 // handoverMessage names the sockets whose copies come with the message, in this
 // order. The last message is the response.
@@ -78,7 +75,7 @@ func (r *registry) handOver(to io.ReadWriter) error {
 	for key, s := range r.sockets {
 		batch = append(batch, inheritedSocket{key.proto, key.addr.Addr(), key.addr.Port()})
 		fds = append(fds, s.fd)
-		if len(batch) == rightsBatch {
+		if len(batch) == unixsock.Batch {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -129,8 +126,8 @@ func (r *registry) takeOver(path string) (*Proxy, error) {
 		return nil, fmt.Errorf("take over: %w", err)
 	}
 	before := conn.(*net.UnixConn)
-	who, err := peerOf(before)
-	if err != nil || !who.trusted() {
+	who, err := unixsock.PeerOf(before)
+	if err != nil || !who.Trusted() {
 		return nil, errors.Join(fmt.Errorf("take over: %s belongs to another user", path), err, before.Close())
 	}
 	err = before.SetDeadline(time.Now().Add(handOverLimit))
@@ -214,17 +211,15 @@ func receiveSockets(from *net.UnixConn) (map[socketKey]int, Config, error) {
 		if err == nil && m.Config == nil {
 			continue
 		}
-		if err == nil && len(keys) != len(rights.fds) {
-			err = fmt.Errorf("%d sockets announced, but %d received", len(keys), len(rights.fds))
+		if err == nil && len(keys) != len(rights.Descriptors) {
+			err = fmt.Errorf("%d sockets announced, but %d received", len(keys), len(rights.Descriptors))
 		}
 		if err != nil {
-			for _, fd := range rights.fds {
-				closeFD(fd)
-			}
+			unixsock.CloseAll(rights.Descriptors)
 			return sockets, Config{}, err
 		}
 		for i, k := range keys {
-			sockets[socketKey{k.Proto, netip.AddrPortFrom(k.Host, k.Port)}] = rights.fds[i]
+			sockets[socketKey{k.Proto, netip.AddrPortFrom(k.Host, k.Port)}] = rights.Descriptors[i]
 		}
 		return sockets, *m.Config, nil
 	}
@@ -233,32 +228,8 @@ func receiveSockets(from *net.UnixConn) (map[socketKey]int, Config, error) {
 // rightsReader reads a stream and gathers the descriptors that come with it.
 type rightsReader struct {
 	from *net.UnixConn
-	fds  []int
+	unixsock.Ancillary
 }
 
 // Read implements io.Reader.
-func (r *rightsReader) Read(b []byte) (int, error) {
-	control := make([]byte, unix.CmsgSpace(253*4))
-	n, c, flags, _, err := r.from.ReadMsgUnix(b, control)
-	if err != nil {
-		return n, err
-	}
-	if flags&unix.MSG_CTRUNC != 0 {
-		return n, errors.New("receive descriptors: too many open files: raise the limit on open files (ulimit -n)")
-	}
-	messages, err := unix.ParseSocketControlMessage(control[:c])
-	if err != nil {
-		return n, fmt.Errorf("receive descriptors: %w", err)
-	}
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			return n, fmt.Errorf("receive descriptors: %w", err)
-		}
-		r.fds = append(r.fds, fds...)
-	}
-	if n == 0 {
-		return 0, io.EOF
-	}
-	return n, nil
-}
+func (r *rightsReader) Read(b []byte) (int, error) { return r.Ancillary.Read(r.from, b) }

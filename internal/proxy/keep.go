@@ -16,6 +16,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/lock"
+	"fairlead/internal/unixsock"
 )
 
 // Keeping configures a proxy that outlives its parent.
@@ -129,12 +130,12 @@ func (k Keeping) connect(ctx context.Context) (*Proxy, error) {
 // identify makes sure that the process that listens runs as root or this user, in
 // the right network namespace.
 func (k Keeping) identify(conn *net.UnixConn) (*Proxy, error) {
-	who, err := peerOf(conn)
+	who, err := unixsock.PeerOf(conn)
 	if err != nil {
 		return nil, err
 	}
 	pid := int(who.Pid)
-	if !who.trusted() {
+	if !who.Trusted() {
 		return nil, fmt.Errorf("process %d of user %d listens there, which is another user: end it", pid, who.Uid)
 	}
 	if err := k.inNetns(pid); err != nil {

@@ -6,8 +6,9 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"syscall"
 	"time"
+
+	"fairlead/internal/unixsock"
 
 	"golang.org/x/sys/unix"
 )
@@ -108,7 +109,7 @@ func (s *server) admit(l *net.UnixListener) {
 			time.Sleep(retryAfter)
 			continue
 		}
-		if who, err := peerOf(conn); err != nil || !who.trusted() {
+		if who, err := unixsock.PeerOf(conn); err != nil || !who.Trusted() {
 			conn.Close()
 			continue
 		}
@@ -192,27 +193,4 @@ func (s *server) outliveBefore(p *Proxy) {
 	_ = p.Part() // it has ended
 	s.stay.before = nil
 	s.rest()
-}
-
-// credentials identify the process at the other end of a control socket.
-type credentials struct{ unix.Ucred }
-
-// trusted reports whether the process runs as root or as this process's user.
-func (c credentials) trusted() bool { return c.Uid == 0 || int(c.Uid) == os.Geteuid() }
-
-// peerOf returns the credentials of the process at the other end (SO_PEERCRED).
-// If the other end is a listener's, that is the process that listens.
-func peerOf(conn syscall.Conn) (credentials, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return credentials{}, err
-	}
-	var cred *unix.Ucred
-	failed := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err := errors.Join(failed, err); err != nil {
-		return credentials{}, fmt.Errorf("read the credentials of the peer: %w", err)
-	}
-	return credentials{*cred}, nil
 }

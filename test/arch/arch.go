@@ -209,6 +209,10 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/...", "internal/child/...", "internal/cgroup/...", "internal/health/..."},
 	},
 	{
+		Name: "descriptors and peers of unix sockets are read without another package of the project",
+		Of:   []string{"internal/unixsock"}, Ours: []string{},
+	},
+	{
 		Name: "finding the cgroup hierarchy and reading inotify need no other package of the project",
 		Of:   []string{"internal/cgroup/...", "internal/inotify/..."}, Ours: []string{},
 	},
@@ -313,7 +317,7 @@ var Rules = []Rule{
 		Name: "the proxy is a separate process and needs only plan's listeners",
 		Of:   []string{"internal/proxy/..."},
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/kernel/localaddr",
-			"internal/lock", "internal/proxy/..."},
+			"internal/lock", "internal/unixsock", "internal/proxy/..."},
 	},
 	{
 		Name: "the overlay check sends packets as any program does, and imports only model and plan",

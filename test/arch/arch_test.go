@@ -121,6 +121,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"the store may not use the engine", "internal/store/file", "fairlead/internal/engine", false},
 		{"the table of paths may use drivers", "internal/paths", "fairlead/internal/driver/bridge", true},
 		{"the table of paths may not use the engine", "internal/paths", "fairlead/internal/engine", false},
+		{"unix sockets are read without the model", "internal/unixsock", "fairlead/internal/model", false},
 		{"a client of engines may not find sandboxes", "internal/dockerapi", "fairlead/internal/sandbox", false},
 		{"finding sandboxes may ask engines", "internal/sandbox", "fairlead/internal/dockerapi", true},
 		{"finding sandboxes may use the kernel", "internal/sandbox", "fairlead/internal/kernel", true},

@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 
+	"fairlead/internal/unixsock"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -100,8 +102,8 @@ func (b *bounded) Accept() (net.Conn, error) {
 			<-b.slots
 			return nil, err
 		}
-		cred, known := credentials(conn)
-		by := callerOf(cred, known && privileged(cred))
+		who, err := unixsock.PeerOf(conn)
+		by := callerOf(who.Ucred, err == nil && who.Trusted())
 		give, ok := b.conns.take(by)
 		if ok {
 			free := sync.OnceFunc(func() { give(); <-b.slots })

@@ -13,8 +13,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/escape"
-
-	"golang.org/x/sys/unix"
+	"fairlead/internal/unixsock"
 )
 
 // Limits of a request. The write limit is long because an attachment with DHCP waits
@@ -84,45 +83,28 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	if !ok {
 		return ctx
 	}
-	cred, known := credentials(unixConn)
-	if !known {
+	who, err := unixsock.PeerOf(unixConn)
+	if err != nil {
 		return ctx
 	}
-	return context.WithValue(ctx, peer{}, cred)
+	return context.WithValue(ctx, peer{}, who)
 }
 
 // follower is the key of the connection in its context.
 type follower struct{}
 
-// credentials returns the credentials of the connection's peer (SO_PEERCRED).
-func credentials(conn syscall.Conn) (unix.Ucred, bool) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return unix.Ucred{}, false
-	}
-	var cred *unix.Ucred
-	if failed := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); failed != nil || err != nil {
-		return unix.Ucred{}, false
-	}
-	return *cred, true
-}
-
 // CallerPID returns the PID of the process that connected, or 0 if it is unknown or
 // in a PID namespace that is not visible.
 func CallerPID(ctx context.Context) int {
-	cred, _ := ctx.Value(peer{}).(unix.Ucred)
-	return int(cred.Pid)
+	who, _ := ctx.Value(peer{}).(unixsock.Process)
+	return int(who.Pid)
 }
 
 // allowed reports whether the caller is root, or the user of the daemon.
 func allowed(ctx context.Context) bool {
-	cred, known := ctx.Value(peer{}).(unix.Ucred)
-	return known && privileged(cred)
+	who, known := ctx.Value(peer{}).(unixsock.Process)
+	return known && who.Trusted()
 }
-
-func privileged(cred unix.Ucred) bool { return cred.Uid == 0 || int(cred.Uid) == os.Geteuid() }
 
 // Handler answers the requests of the API.
 func Handler(d Daemon) http.Handler {

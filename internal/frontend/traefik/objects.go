@@ -1,6 +1,7 @@
 package traefik
 
 import (
+	"slices"
 	"strings"
 
 	"fairlead/internal/frontend/traefik/tree"
@@ -28,92 +29,57 @@ const (
 // after the other: an object with a mistake is left out, and the others stay. The names
 // in the result are not qualified.
 func (r *reporter) decodeConfig(root *tree.Node, key string) (c gateway.Config) {
-	for _, section := range r.unite(root, key, sectionLevels).Children {
-		at := tree.Join(key, section.Name)
-		switch strings.ToLower(section.Name) {
-		case "http":
-			r.decodeHTTP(section, at, &c.HTTP)
-		case "tcp":
-			r.decodeTCP(section, at, &c.TCP)
-		case "udp":
-			r.decodeUDP(section, at, &c.UDP)
-		case "tls":
-			r.decodeTLS(section, at, &c.TLS)
-		default:
-			r.mistakes("", []tree.Mistake{{Key: at, Line: section.Line,
-				Text: tree.Unknown(section.Name, []string{"http", "tcp", "udp", "tls"})}})
-		}
-	}
+	r.decodeParts(r.unite(root, key, sectionLevels), key, []branch{
+		r.section("http", objects(r, "routers", router, &c.HTTP.Routers),
+			objects(r, "services", service, &c.HTTP.Services),
+			objects(r, "middlewares", middleware, &c.HTTP.Middlewares),
+			objects(r, "serverstransports", transport, &c.HTTP.ServersTransports)),
+		r.section("tcp", objects(r, "routers", tcpRouter, &c.TCP.Routers),
+			objects(r, "services", tcpService, &c.TCP.Services),
+			objects(r, "middlewares", tcpMiddleware, &c.TCP.Middlewares),
+			objects(r, "serverstransports", tcpTransport, &c.TCP.ServersTransports)),
+		r.section("udp", objects(r, "routers", udpRouter, &c.UDP.Routers),
+			objects(r, "services", udpService, &c.UDP.Services)),
+		r.section("tls", branch{"certificates", func(n *tree.Node, key string) { r.decodeCertificates(n, key, &c.TLS) }},
+			objects(r, "options", tlsOptions, &c.TLS.Options),
+			objects(r, "stores", tlsStore, &c.TLS.Stores)),
+	})
 	return c
 }
 
-func (r *reporter) decodeHTTP(n *tree.Node, key string, c *gateway.HTTP) {
-	r.valueless(n, key)
-	for _, part := range n.Children {
-		at := tree.Join(key, part.Name)
-		switch strings.ToLower(part.Name) {
-		case "routers":
-			c.Routers = decodeObjects[gateway.Router](r, router, part, at)
-		case "services":
-			c.Services = decodeObjects[gateway.Service](r, service, part, at)
-		case "middlewares":
-			c.Middlewares = decodeObjects[gateway.Middleware](r, middleware, part, at)
-		case "serverstransports":
-			c.ServersTransports = decodeObjects[gateway.ServersTransport](r, transport, part, at)
-		default:
-			r.unknownPart(part, at, "routers", "services", "middlewares", "serverstransports")
-		}
-	}
+// branch is a node of the tree with a known name, in lower case.
+type branch struct {
+	name   string
+	decode func(n *tree.Node, key string)
 }
 
-func (r *reporter) decodeTCP(n *tree.Node, key string, c *gateway.TCP) {
-	r.valueless(n, key)
-	for _, part := range n.Children {
-		at := tree.Join(key, part.Name)
-		switch strings.ToLower(part.Name) {
-		case "routers":
-			c.Routers = decodeObjects[gateway.TCPRouter](r, tcpRouter, part, at)
-		case "services":
-			c.Services = decodeObjects[gateway.TCPService](r, tcpService, part, at)
-		case "middlewares":
-			c.Middlewares = decodeObjects[gateway.TCPMiddleware](r, tcpMiddleware, part, at)
-		case "serverstransports":
-			c.ServersTransports = decodeObjects[gateway.TCPServersTransport](r, tcpTransport, part, at)
-		default:
-			r.unknownPart(part, at, "routers", "services", "middlewares", "serverstransports")
-		}
-	}
+// objects is a branch with objects of one kind.
+func objects[T any](r *reporter, name, kind string, into *map[string]*T) branch {
+	return branch{name, func(n *tree.Node, key string) { *into = decodeObjects[T](r, kind, n, key) }}
 }
 
-func (r *reporter) decodeUDP(n *tree.Node, key string, c *gateway.UDP) {
-	r.valueless(n, key)
-	for _, part := range n.Children {
-		at := tree.Join(key, part.Name)
-		switch strings.ToLower(part.Name) {
-		case "routers":
-			c.Routers = decodeObjects[gateway.UDPRouter](r, udpRouter, part, at)
-		case "services":
-			c.Services = decodeObjects[gateway.UDPService](r, udpService, part, at)
-		default:
-			r.unknownPart(part, at, "routers", "services")
-		}
-	}
+// section is a branch that has branches.
+func (r *reporter) section(name string, parts ...branch) branch {
+	return branch{name, func(n *tree.Node, key string) {
+		r.valueless(n, key)
+		r.decodeParts(n, key, parts)
+	}}
 }
 
-func (r *reporter) decodeTLS(n *tree.Node, key string, c *gateway.TLS) {
-	r.valueless(n, key)
-	for _, part := range n.Children {
-		at := tree.Join(key, part.Name)
-		switch strings.ToLower(part.Name) {
-		case "certificates":
-			r.decodeCertificates(part, at, c)
-		case "options":
-			c.Options = decodeObjects[gateway.TLSOptions](r, tlsOptions, part, at)
-		case "stores":
-			c.Stores = decodeObjects[gateway.Store](r, tlsStore, part, at)
-		default:
-			r.unknownPart(part, at, "certificates", "options", "stores")
+// decodeParts decodes the branches below a node.
+func (r *reporter) decodeParts(n *tree.Node, key string, parts []branch) {
+	for _, child := range n.Children {
+		at := tree.Join(key, child.Name)
+		i := slices.IndexFunc(parts, func(p branch) bool { return p.name == strings.ToLower(child.Name) })
+		if i >= 0 {
+			parts[i].decode(child, at)
+			continue
 		}
+		var known []string
+		for _, p := range parts {
+			known = append(known, p.name)
+		}
+		r.mistakes("", []tree.Mistake{{Key: at, Line: child.Line, Text: tree.Unknown(child.Name, known)}})
 	}
 }
 
@@ -133,10 +99,6 @@ func (r *reporter) valueless(n *tree.Node, key string) {
 	if n.Value() != "" {
 		r.mistakes("", []tree.Mistake{{Key: key, Line: n.Line, Text: "its value has no effect: want names below it"}})
 	}
-}
-
-func (r *reporter) unknownPart(n *tree.Node, key string, known ...string) {
-	r.mistakes("", []tree.Mistake{{Key: key, Line: n.Line, Text: tree.Unknown(n.Name, known)}})
 }
 
 // decodeObjects decodes the children of a node into objects by name.

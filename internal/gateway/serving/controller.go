@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/view"
 	model "fairlead/internal/model/gateway"
+	"fairlead/internal/unixsock"
 
 	"golang.org/x/sys/unix"
 )
@@ -166,7 +167,7 @@ func (c *Controller) start(ctx context.Context, handover *gateway.Handover, stat
 		order.Handover = *handover
 	}
 	var fds, own []int
-	defer func() { closeAll(own) }()
+	defer func() { unixsock.CloseAll(own) }()
 	order.Sockets, fds = sockets.list()
 	if l := static.AccessLog; l != nil && l.FilePath != "" {
 		fd, err := openLog(l.FilePath)
@@ -338,7 +339,7 @@ func (c *Controller) Replace(ctx context.Context, static model.Static) ([]status
 		return nil, errEnding
 	}
 	answer, fds, err := c.current.call(ctx, request{Ask: askHandover}, nil)
-	closeAll(fds) // this process has them
+	unixsock.CloseAll(fds) // this process has them
 	if err != nil {
 		return nil, err
 	}
@@ -368,7 +369,7 @@ func (c *Controller) query(ctx context.Context, r request) (response, error) {
 	p := c.current
 	c.mu.Unlock()
 	answer, fds, err := p.call(ctx, r, nil)
-	closeAll(fds)
+	unixsock.CloseAll(fds)
 	return answer, err
 }
 
@@ -391,7 +392,7 @@ func (c *Controller) Reopen(ctx context.Context) error {
 	}
 	for _, p := range all {
 		_, fds, failed := p.call(ctx, request{Ask: askLog}, []int{fd})
-		closeAll(fds)
+		unixsock.CloseAll(fds)
 		if p == c.current {
 			err = failed // one that leaves may have ended
 		}

@@ -3,10 +3,11 @@ package serving
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
+
+	"fairlead/internal/unixsock"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,9 +15,6 @@ import (
 const (
 	// mostFrame limits the memory that a frame takes, in bytes.
 	mostFrame = 256 << 20
-	// rightsBatch is how many descriptors go with one message; the kernel allows 253
-	// (SCM_MAX_FD).
-	rightsBatch = 200
 	// mostDescriptors limits the descriptors of one frame.
 	mostDescriptors = 4096
 )
@@ -24,10 +22,8 @@ const (
 // link is one end of a control socket. Only one goroutine may write and one may read.
 type link struct {
 	conn *net.UnixConn
-	// received are the descriptors that came with what was read.
-	received []int
-	// sender is who has written the last bytes, if the socket has SO_PASSCRED.
-	sender *unix.Ucred
+	// with is what came with what was read.
+	with unixsock.Ancillary
 }
 
 // send writes a frame with copies of the descriptors.
@@ -41,7 +37,7 @@ func (l *link) send(message any, descriptors []int) error {
 	}
 	frame := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(text)), uint32(len(text))), text...)
 	for len(descriptors) > 0 {
-		n := min(len(descriptors), rightsBatch)
+		n := min(len(descriptors), unixsock.Batch)
 		if _, _, err := l.conn.WriteMsgUnix(frame[:1], unix.UnixRights(descriptors[:n]...), nil); err != nil {
 			return fmt.Errorf("send descriptors: %w", err)
 		}
@@ -57,8 +53,8 @@ func (l *link) send(message any, descriptors []int) error {
 // if the other end has closed the socket.
 func (l *link) receive(message any) (descriptors []int, err error) {
 	defer func() {
-		if descriptors, l.received = l.received, nil; err != nil {
-			closeAll(descriptors)
+		if descriptors, l.with.Descriptors = l.with.Descriptors, nil; err != nil {
+			unixsock.CloseAll(descriptors)
 			descriptors = nil
 		}
 	}()
@@ -86,69 +82,9 @@ func (l *link) receive(message any) (descriptors []int, err error) {
 
 // Read implements io.Reader, and gathers descriptors.
 func (l *link) Read(b []byte) (int, error) {
-	control := make([]byte, unix.CmsgSpace(253*4)+unix.CmsgSpace(unix.SizeofUcred))
-	n, c, flags, _, err := l.conn.ReadMsgUnix(b, control)
-	if c > 0 {
-		if failed := l.take(control[:c]); err == nil {
-			err = failed
-		}
+	n, err := l.with.Read(l.conn, b)
+	if err == nil && len(l.with.Descriptors) > mostDescriptors {
+		err = fmt.Errorf("receive descriptors: more than %d came with one message", mostDescriptors)
 	}
-	switch {
-	case err != nil:
-		return n, err
-	case flags&unix.MSG_CTRUNC != 0:
-		return n, errors.New("receive descriptors: too many open files: raise the limit on open files (ulimit -n)")
-	case n == 0 && len(b) > 0:
-		return 0, io.EOF
-	}
-	return n, nil
-}
-
-// take parses control messages.
-func (l *link) take(control []byte) error {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return fmt.Errorf("receive descriptors: %w", err)
-	}
-	for _, m := range messages {
-		switch m.Header.Type {
-		case unix.SCM_RIGHTS:
-			descriptors, err := unix.ParseUnixRights(&m)
-			if err != nil {
-				return fmt.Errorf("receive descriptors: %w", err)
-			}
-			l.received = append(l.received, descriptors...)
-		case unix.SCM_CREDENTIALS:
-			if l.sender, err = unix.ParseUnixCredentials(&m); err != nil {
-				return fmt.Errorf("receive credentials: %w", err)
-			}
-		}
-	}
-	if len(l.received) > mostDescriptors {
-		return fmt.Errorf("receive descriptors: more than %d came with one message", mostDescriptors)
-	}
-	return nil
-}
-
-func closeAll(descriptors []int) {
-	for _, fd := range descriptors {
-		_ = unix.Close(fd)
-	}
-}
-
-// peerOf returns the credentials of the process at the other end (SO_PEERCRED). If the
-// other end was accepted by a listener, these are of the process that began to listen.
-func peerOf(conn *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var who *unix.Ucred
-	failed := raw.Control(func(fd uintptr) {
-		who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err := errors.Join(failed, err); err != nil {
-		return nil, fmt.Errorf("read the credentials of the peer: %w", err)
-	}
-	return who, nil
+	return n, err
 }

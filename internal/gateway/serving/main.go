@@ -23,6 +23,7 @@ import (
 	"fairlead/internal/gateway/status"
 	model "fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
+	"fairlead/internal/unixsock"
 
 	"golang.org/x/sys/unix"
 )
@@ -200,7 +201,7 @@ func (s *server) admit() {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		if who, err := peerOf(conn); err != nil || who.Uid != 0 && who.Uid != s.owner {
+		if who, err := unixsock.PeerOf(conn); err != nil || who.Uid != 0 && who.Uid != s.owner {
 			conn.Close()
 			continue
 		}
@@ -229,7 +230,7 @@ func (s *server) attend(l *link) {
 		answer, give := s.answer(r, fds)
 		stop()
 		err = l.send(answer, give)
-		closeAll(give)
+		unixsock.CloseAll(give)
 		if err != nil {
 			return
 		}
@@ -248,7 +249,7 @@ func (s *server) answer(r request, fds []int) (answer response, give []int) {
 		s.gateway.LogTo(os.NewFile(uintptr(fds[0]), "access log"))
 		return answer, nil
 	}
-	closeAll(fds)
+	unixsock.CloseAll(fds)
 	switch {
 	case r.Apply != nil:
 		answer.Statuses = s.apply(*r.Apply)

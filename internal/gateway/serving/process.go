@@ -17,6 +17,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/lock"
+	"fairlead/internal/unixsock"
 
 	"golang.org/x/sys/unix"
 )
@@ -116,12 +117,12 @@ func (p *process) call(ctx context.Context, r request, fds []int) (answer respon
 		err = fmt.Errorf("it answers request %d instead of %d", answer.ID, r.ID)
 	}
 	if err != nil {
-		closeAll(got)
+		unixsock.CloseAll(got)
 		// The next answer could be of this request.
 		return answer, nil, errors.Join(fmt.Errorf("ask the serving process %d: %w", p.pid, err), p.link.conn.Close())
 	}
 	if err = answer.err(); err != nil {
-		closeAll(got)
+		unixsock.CloseAll(got)
 		return answer, nil, fmt.Errorf("the serving process %d: %w", p.pid, err)
 	}
 	return answer, got, nil
@@ -139,7 +140,7 @@ func (p *process) extend(ctx context.Context) error {
 // ask sends a request without parameters, and expects no descriptors.
 func (p *process) ask(ctx context.Context, what ask) (response, error) {
 	answer, fds, err := p.call(ctx, request{Ask: what}, nil)
-	closeAll(fds)
+	unixsock.CloseAll(fds)
 	return answer, err
 }
 
@@ -222,11 +223,11 @@ func connect(ctx context.Context, path string) (*process, self, error) {
 // identify finds out which process serves the socket. The kernel says who began to listen: this
 // user's controlling process; and who writes: the serving process.
 func (p *process) identify(ctx context.Context) (is self, err error) {
-	who, err := peerOf(p.link.conn)
+	who, err := unixsock.PeerOf(p.link.conn)
 	if err != nil {
 		return is, err
 	}
-	if who.Uid != 0 && int(who.Uid) != os.Geteuid() {
+	if !who.Trusted() {
 		return is, fmt.Errorf("user %d listens there, which is another user: remove the file", who.Uid)
 	}
 	raw, err := p.link.conn.SyscallConn()
@@ -241,7 +242,7 @@ func (p *process) identify(ctx context.Context) (is self, err error) {
 	if err != nil {
 		return is, err
 	}
-	sender := p.link.sender
+	sender := p.link.with.Sender
 	if sender == nil || sender.Uid != 0 && sender.Uid != User && int(sender.Uid) != os.Geteuid() {
 		return is, errors.New("another user's process answers there: remove the file")
 	}

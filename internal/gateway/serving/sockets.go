@@ -14,6 +14,7 @@ import (
 
 	"fairlead/internal/gateway/entries"
 	model "fairlead/internal/model/gateway"
+	"fairlead/internal/unixsock"
 
 	"golang.org/x/sys/unix"
 )
@@ -189,13 +190,13 @@ func (d descriptors) close() { d.closeExcept(nil) }
 // if their number is wrong.
 func received(names []socketName, fds []int) (descriptors, error) {
 	if len(names) != len(fds) {
-		closeAll(fds)
+		unixsock.CloseAll(fds)
 		return nil, fmt.Errorf("%d sockets were announced, but %d received", len(names), len(fds))
 	}
 	d := descriptors{}
 	for i, name := range names {
 		if _, twice := d[name]; twice {
-			closeAll(fds)
+			unixsock.CloseAll(fds)
 			return nil, fmt.Errorf("entry point %s came twice", name.Entry)
 		}
 		d[name] = fds[i]

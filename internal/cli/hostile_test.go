@@ -50,6 +50,8 @@ func commandLines(files string) map[string][][]string {
 		"cluster token rm": {{"3f2a9c0d1e4b"}}, "daemon": {{"--metrics", hostileName}, {"--xdp", hostileName}},
 		"restore": {{"--dry-run", "--state-dir", hostileName, "--run-dir", hostileName},
 			{"--dry-run", "--state-dir", in("state"), "--run-dir", in("run")}},
+		"uninstall": {{"--dry-run", "--state-dir", hostileName, "--run-dir", hostileName},
+			{"--dry-run", "--state-dir", in("state"), "--run-dir", in("run")}},
 		"docs man": {{in("man")}}, "doctor": {{}},
 		"events": {{}, {"-f"}},
 		"exec":   {{"netns:web", "--", "true"}, {"netns:web", "--", hostileName}}, "help": {{}},

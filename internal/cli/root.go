@@ -133,7 +133,7 @@ func newRoot(a *command.App) *cobra.Command {
 		explain.NewDoctor(a), explain.NewStats(a), explain.NewEvents(a))
 	addGroup(root, groupDeclare, "Declare in files:", declare.NewPlan(a), declare.NewApply(a), declare.NewGet(a),
 		declare.NewDestroy(a))
-	addGroup(root, groupDaemon, "Run the daemon:", newDaemon(a), newRestore(a))
+	addGroup(root, groupDaemon, "Run the daemon:", newDaemon(a), newRestore(a), newUninstall(a))
 	root.AddCommand(newVersion(a), newDocs(root))
 	root.InitDefaultCompletionCmd()
 	initHelpCommand(root)

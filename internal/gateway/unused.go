@@ -34,8 +34,8 @@ func Unused(s gateway.Static) (notes []string) {
 		at := "entryPoints." + e.Name + "."
 		add(e.HTTP3 != nil && (e.MaxRequests > 0 || e.MaxAge > 0),
 			"%stransport.keepAliveMaxRequests or keepAliveMaxTime for connections of HTTP/3", at)
-		add(e.MaxHeaderBytes > entries.MostHead && e.MaxHeaderBytes != traefikHead, "%shttp.maxHeaderBytes above %d", at,
-			entries.MostHead)
+		add(e.MaxHeaderBytes > entries.MostHead && e.MaxHeaderBytes != traefikHead,
+			"%shttp.maxHeaderBytes above %d", at, entries.MostHead)
 	}
 	return notes
 }

@@ -27,7 +27,8 @@ var gatewayReaders = []string{"./internal/gateway/...", "./internal/process/..."
 	"./internal/daemon/upstream", "./internal/model/gateway"}
 
 // copiers are the files of these packages that only decode, compare, copy or show values.
-var copiers = []string{"internal/gateway/view/", "internal/gateway/build/equal.go", "internal/frontend/traefik/declared.go",
+var copiers = []string{"internal/gateway/view/", "internal/gateway/build/equal.go",
+	"internal/frontend/traefik/declared.go",
 	"internal/frontend/traefik/static/static.go", "internal/frontend/traefik/static/entry.go",
 	"internal/frontend/traefik/static/settings.go",
 	"internal/frontend/traefik/qualify.go", "internal/frontend/traefik/refer.go", "internal/frontend/traefik/merge.go"}

@@ -71,7 +71,8 @@ func certificateProblems(config *gateway.Config) (known []status.Status) {
 		}
 		reason := "certificate for " + strings.Join(c.Names, ", ") + ": " + c.Reason
 		add := func(kind, name string) {
-			known = append(known, status.Status{Kind: kind, Name: name, State: status.Warning, Reasons: []string{reason}})
+			known = append(known, status.Status{Kind: kind, Name: name, State: status.Warning,
+				Reasons: []string{reason}})
 		}
 		for _, name := range c.Routers {
 			if config.HTTP.Routers[name] != nil {

@@ -26,7 +26,8 @@ func TestPanicDisablesOneRouter(t *testing.T) {
 	current := new(snapshot.Current)
 	o, err := New(Settings{Static: static, Log: log, Observer: observer, Current: current,
 		Services: services.New(log, observer.Metrics),
-		Internal: map[string]http.Handler{"noop@internal": http.NotFoundHandler(), "ping@internal": http.NotFoundHandler()}})
+		Internal: map[string]http.Handler{"noop@internal": http.NotFoundHandler(),
+			"ping@internal": http.NotFoundHandler()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,8 @@ func (r *result) of(send func(*http.Request), w http.ResponseWriter, request *ht
 		return nil
 	}
 	if err := r.request.failure(); err != nil {
-		return &h1.Error{Op: "read request body", Err: err, Sent: true, BodyRead: true, Client: err != goroutine.ErrPanic}
+		return &h1.Error{Op: "read request body", Err: err, Sent: true, BodyRead: true,
+			Client: err != goroutine.ErrPanic}
 	}
 	return AsError(r.err)
 }

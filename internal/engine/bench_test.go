@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/proxy"
 	"fairlead/internal/store"
+	"fairlead/test/features"
 )
 
 // noProxy binds no ports, so that only the engine's and the kernel's time is
@@ -105,10 +106,7 @@ func benchEngine(b *testing.B, w *topology.World, proxied bool) *engine.Engine {
 	if proxied {
 		return w.Engine
 	}
-	facts, err := kernel.Probe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	facts := features.Facts(b)
 	host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()), kernel.Options{})
 	if err != nil {
 		b.Fatal(err)

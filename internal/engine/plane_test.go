@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/store"
+	"fairlead/test/features"
 )
 
 // refusingKernel is a kernel that refuses the eBPF programs for services.
@@ -26,7 +27,7 @@ func TestDataPlaneThatTheKernelRefuses(t *testing.T) {
 	}
 	defer host.Close()
 	e := engine.New(engine.Config{Kernel: refusingKernel{host}, Flows: refusingKernel{host},
-		Inspector: refusingKernel{host}, Store: &store.Memory{}, Facts: probe(t)})
+		Inspector: refusingKernel{host}, Store: &store.Memory{}, Facts: features.Facts(t)})
 	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")},
 		Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP,
 		Reals: []model.RealServer{{Address: netip.MustParseAddr("192.0.2.1"), Port: 80}}}

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/store"
+	"fairlead/test/features"
 	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
@@ -36,7 +37,7 @@ func replaceEngine(t *testing.T, w *topology.World, kept engine.Store, later fun
 		t.Fatal(err)
 	}
 	before := w.Engine
-	w.Engine = engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: kept, Facts: probe(t), Later: later})
+	w.Engine = engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: kept, Facts: features.Facts(t), Later: later})
 	t.Cleanup(func() {
 		if err := errors.Join(w.Engine.TearDown(context.Background()), h.Close()); err != nil {
 			t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/features"
 	"fairlead/test/place"
 )
 
@@ -128,7 +129,7 @@ func unwanted(t *testing.T, n model.Network, want string) {
 
 // TestVLANOfTheParent checks that only a client in the VLAN reaches the sandbox.
 func TestVLANOfTheParent(t *testing.T) {
-	if missing := probe(t).Missing[plan.FeatureVLAN]; missing != "" {
+	if missing := features.Facts(t).Missing[plan.FeatureVLAN]; missing != "" {
 		if *whole {
 			t.Fatal(missing)
 		}

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
+	"fairlead/test/features"
 	"fairlead/test/place"
 )
 
@@ -22,7 +23,7 @@ var whole = flag.Bool("whole", false, "fail for a kernel feature that is missing
 // subLinkDrivers lists the drivers with sub-links that this kernel supports.
 func subLinkDrivers(t *testing.T) []model.Driver {
 	t.Helper()
-	facts := probe(t)
+	facts := features.Facts(t)
 	var drivers []model.Driver
 	for _, d := range []model.Driver{model.DriverMacvlan, model.DriverIPvlan} {
 		driver, _ := paths.Driver(d)

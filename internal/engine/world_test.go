@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/features"
 	"fairlead/test/place"
 	"fairlead/test/shell"
 
@@ -30,19 +30,10 @@ const (
 	again = 200 * time.Millisecond
 )
 
-func probe(t testing.TB) plan.Facts {
-	t.Helper()
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return facts
-}
-
 // world makes a topology that is closed after the test.
 func world(t testing.TB) *topology.World {
 	t.Helper()
-	w, err := topology.New(probe(t), topology.Options{})
+	w, err := topology.New(features.Facts(t), topology.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

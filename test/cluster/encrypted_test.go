@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/plan"
+	"fairlead/test/features"
 	"fairlead/test/place"
 )
 
@@ -21,10 +21,7 @@ const keyAge = 31 * 24 * time.Hour
 // TestEncryptedNetwork needs WireGuard, which test/vm has. On a kernel without it, no host must have the network,
 // and the status of the cluster must say why.
 func TestEncryptedNetwork(t *testing.T) {
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	l := newLAN(t)
 	l.joined()
 	l.hosts[0].Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--encrypt", "--subnet",

@@ -16,10 +16,10 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 	"fairlead/test/authority"
+	"fairlead/test/features"
 	"fairlead/test/place"
 )
 
@@ -83,10 +83,7 @@ func TestExample(t *testing.T) {
 
 func newExample(t *testing.T) *example {
 	t.Helper()
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	l := newEmptyLAN(t, 1)
 	e := &example{lan: l, hosts: l.dockerHosts(programs(t), "", "", ""), client: l.connected(50)}
 	e.authority = authority.Start(t, authority.Order{Address: "192.0.2.60:14000", Names: exampleAddress},

@@ -24,6 +24,7 @@ import (
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
 	"fairlead/internal/store"
+	"fairlead/test/features"
 )
 
 // Options are the properties of a fabric.
@@ -58,10 +59,7 @@ type Host struct {
 // everything.
 func New(t testing.TB, opt Options) *Fabric {
 	t.Helper()
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	f := &Fabric{}
 	for n := range opt.Hosts {
 		f.Hosts = append(f.Hosts, newHost(t, facts, n+1))

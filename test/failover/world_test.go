@@ -14,12 +14,12 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
 	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
 	client "fairlead/test/failover"
+	"fairlead/test/features"
 	"fairlead/test/process"
 	"fairlead/test/shell"
 
@@ -51,10 +51,7 @@ func newWorld(t testing.TB, v model.VirtualService) *world {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	top, err := topology.New(facts, topology.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/test/fabric"
+	"fairlead/test/features"
 	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
@@ -43,10 +43,7 @@ func encrypted(f *fabric.Fabric, v4 bool, file string) model.Network {
 // TestEncrypted needs WireGuard. On a kernel without it, an encrypted overlay must be refused and
 // never be built in plain text. test/vm has a kernel with WireGuard.
 func TestEncrypted(t *testing.T) {
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	if missing, lacks := facts.Missing[plan.FeatureWireGuard]; lacks {
 		f := fabric.New(t, fabric.Options{Hosts: 2})
 		h := f.Hosts[0]

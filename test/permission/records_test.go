@@ -37,6 +37,7 @@ import (
 	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
+	"fairlead/test/features"
 	"fairlead/test/place"
 )
 
@@ -218,10 +219,7 @@ func start(t *testing.T) host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = k.Close() })
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	s, err := store.OpenFile(store.Places{State: t.TempDir(), Run: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

@@ -13,13 +13,13 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
 	"fairlead/internal/proxy"
+	"fairlead/test/features"
 	"fairlead/test/process"
 	"fairlead/test/shell"
 )
@@ -78,10 +78,7 @@ type prober struct {
 }
 
 func TestPromises(t *testing.T) {
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	table := provable(t, facts)
 	if len(table) == 0 {
 		t.Fatalf("there is no driver %q", *only)

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/features"
 	"fairlead/test/place"
 	"fairlead/test/process"
 
@@ -44,11 +44,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	w := &world{t: t, facts: facts, pins: bpffs(t)}
+	var err error
 	if w.World, err = topology.New(facts, topology.Options{}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
 	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
@@ -22,6 +21,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
+	"fairlead/test/features"
 )
 
 func TestMain(m *testing.M) {
@@ -33,10 +33,7 @@ func TestMain(m *testing.M) {
 // the wire's MTU, and the traffic passes the links whose counters prove this. The MTU
 // of a tap device is set by its program.
 func TestAttachedLinksHaveTheWiresMTU(t *testing.T) {
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	s, _ := suite.Find("attach")
 	for _, name := range append(s.Paths, "host-mtu9000", "bridge-mtu9000", "hand-dnat-mtu9000",
 		"cni-bridge-mtu9000", "routed-mtu9000", "cluster:overlay",
@@ -189,10 +186,7 @@ func inWorkload(r *rig.Rig) func(fn func() error) error {
 // TestCNIPluginsDelete: DEL removes what the plugins created, before the sandbox is
 // removed.
 func TestCNIPluginsDelete(t *testing.T) {
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	p, _ := suite.FindPath("cni-bridge")
 	r := attached(t, p, facts)
 	ports := func() bool {

@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/plan"
+	"fairlead/test/features"
 )
 
 // TestNetem: a round trip on each kind of path takes at least twice the delay, because
@@ -24,10 +25,7 @@ import (
 // drops. A kernel without netem is named with the missing module.
 func TestNetem(t *testing.T) {
 	const delay = 20 * time.Millisecond
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	conditions := &result.Netem{Delay: delay.Seconds(), Loss: 0.2, Rate: 1e9, Limit: 100}
 	missing := kernel.ProbeNetem()
 	paths := []string{"host", "ebpf", "macvlan", "device"}

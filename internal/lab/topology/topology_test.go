@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/features"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,10 +75,7 @@ func TestCloseWithoutCountedHost(t *testing.T) {
 
 func newWorld(t *testing.T) *topology.World {
 	t.Helper()
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := features.Facts(t)
 	w, err := topology.New(facts, topology.Options{})
 	if err != nil {
 		t.Fatal(err)

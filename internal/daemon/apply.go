@@ -11,7 +11,8 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/leases"
 	"fairlead/internal/daemon/spec"
-	"fairlead/internal/kernel/inspect"
+	"fairlead/internal/daemon/state"
+	"fairlead/internal/daemon/watched"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
@@ -28,10 +29,10 @@ import (
 // After a dry run, the Result contains the plan and the changes.
 func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result, err error) {
 	found := d.locate(ctx, s)
-	check := d.gateways.checker(s.Gateway)
+	check := d.gatewayCheck(s.Gateway)
 	var leasing []string
 	var changed changedGateway
-	err = d.step(ctx, func() (err error) {
+	err = d.steps.Do(ctx, func() (err error) {
 		r, leasing, changed, err = d.applySpec(s, found, check, dry)
 		return err
 	})
@@ -44,7 +45,7 @@ func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result,
 	errs := make([]error, len(leasing))
 	var all sync.WaitGroup
 	for i, name := range leasing {
-		all.Go(func() { errs[i] = d.awaitLease(ctx, name) })
+		all.Go(func() { errs[i] = d.steps.AwaitLease(ctx, name) })
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -64,53 +65,48 @@ func (d *Daemon) locate(ctx context.Context, s api.Spec) []spec.Located {
 	for i, a := range s.Attachments {
 		at, err := d.cfg.Sandboxes.Resolve(ctx, a.Sandbox)
 		if err != nil && !errors.Is(err, sandbox.ErrHost) {
-			at, err = d.sandboxes.expect(a.Sandbox)
+			at, err = d.sandboxes.Expect(a.Sandbox)
 		}
 		found[i] = spec.Located{Sandbox: spec.Sandbox{Sandbox: at}, Err: err}
 	}
 	return found
 }
 
-// contentsOf returns a sandbox with its contents.
-func contentsOf(at sandbox.Sandbox, seen inspect.Sandbox) spec.Sandbox {
-	return spec.Sandbox{Sandbox: at, Namespace: seen.Namespace, Links: seen.Links, Default4: seen.Default4,
-		Default6: seen.Default6}
-}
-
 // applySpec applies the Spec, and returns the attachments that still need a lease, and whether the gateway has changed.
 // check is that of spec.Draft.
 func (d *Daemon) applySpec(s api.Spec, found []spec.Located, check func(model.Gateway) (api.Mistakes, []string),
 	dry bool) (r api.Result, leasing []string, changed changedGateway, err error) {
-	before, problems := d.desired, maps.Clone(d.problems)
-	running := d.sandboxes.inspectLocated(found)
-	t := spec.NewDraft(before, s, found, d.networks.checkOverlap)
+	before, problems := d.state.Desired(), maps.Clone(d.state.Problems)
+	running := d.sandboxes.InspectLocated(found)
+	t := spec.NewDraft(before, s, found, d.networks.CheckOverlap)
 	t.CheckGateway = check
 	next, err := d.draft(t)
 	r = api.Result{Notes: t.Notes, Changes: spec.Changes(before, next)}
-	r.Changed = len(r.Changes) > 0 || len(d.problems) < len(problems)
+	r.Changed = len(r.Changes) > 0 || len(d.state.Problems) < len(problems)
 	if err == nil && dry {
-		r.Plan, _, err = d.applier.plan(next)
+		planned, failed := d.applier.Plan(next)
+		r.Plan, err = planned.Plan, failed
 	}
 	if err != nil || dry {
-		d.problems = problems
+		d.state.Problems = problems
 		return r, nil, changed, err
 	}
 	if r.Changed {
 		if err := d.applyDraft(running, next); err != nil {
-			d.problems = problems
+			d.state.Problems = problems
 			if m := t.MistakesIn(err); len(m) > 0 {
 				err = &api.Fault{Code: api.CodeOf(err), Err: m}
 			}
 			return api.Result{}, nil, changed, fmt.Errorf("apply: %w", err)
 		}
-		d.cfg.Log.Info("applied", "set", s.Set, "changes", len(r.Changes))
+		d.state.Log.Info("applied", "set", s.Set, "changes", len(r.Changes))
 	}
 	if !next.Gateway.Equal(before.Gateway) {
-		maps.DeleteFunc(problems, func(name, _ string) bool { return d.problems[name] != "" })
-		changed = changedGateway{d.gateways.want(d.desired), d.desired.Gateway, before, t.Origin(), problems}
+		maps.DeleteFunc(problems, func(name, _ string) bool { return d.state.Problems[name] != "" })
+		changed = changedGateway{d.wantGateway(), d.state.Desired().Gateway, before, t.Origin(), problems}
 	}
-	d.startLeasing()
-	for _, a := range d.desired.Attachments {
+	d.steps.StartLeasing()
+	for _, a := range d.state.Desired().Attachments {
 		if a.DHCP && a.Sandbox != "" && a.Lease.IsZero() && slices.Contains(t.Names, a.Name) {
 			leasing = append(leasing, a.Name)
 		}
@@ -127,35 +123,35 @@ func (d *Daemon) draft(t *spec.Draft) (model.Desired, error) {
 		return next, err
 	}
 	for _, name := range slices.Concat(t.Declared.Attachments, t.Declared.Publishes) {
-		delete(d.problems, name)
+		delete(d.state.Problems, name)
 	}
 	for _, name := range t.Declared.Services {
-		delete(d.problems, serviceProblem(name))
+		delete(d.state.Problems, state.OfService(name))
 	}
-	if _, err = d.engine.Plan(t.Trial(d.services.stateOf(next))); err == nil {
+	if _, err = d.engine.Plan(t.Trial(d.services.StateOf(next))); err == nil {
 		return next, nil
 	}
 	if m := t.MistakesIn(err); len(m) > 0 {
 		err = &api.Fault{Code: api.Invalid, Err: m}
 	}
-	return d.desired, err
+	return d.state.Desired(), err
 }
 
 // applyDraft watches the sandboxes of a draft and applies its desired state.
-func (d *Daemon) applyDraft(running map[*watchedSandbox]sandbox.Sandbox, next model.Desired) error {
+func (d *Daemon) applyDraft(running map[*watched.Sandbox]sandbox.Sandbox, next model.Desired) error {
 	for b, at := range running {
-		d.sandboxes.watch(b, at)
+		d.sandboxes.Watch(b, at)
 	}
-	gone := leases.Gone(d.desired.Attachments, next.Attachments)
+	gone := leases.Gone(d.state.Desired().Attachments, next.Attachments)
 	if err := d.leases.Stop(gone...); err != nil {
 		return err
 	}
 	for _, name := range gone {
-		delete(d.problems, name)
+		delete(d.state.Problems, name)
 	}
-	err := d.applier.settle(next)
+	err := d.applier.Settle(next)
 	if err != nil {
-		d.sandboxes.forgetUnused()
+		d.sandboxes.ForgetUnused()
 	}
 	return err
 }

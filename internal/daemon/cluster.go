@@ -6,6 +6,8 @@ import (
 
 	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/daemon/spec"
+	"fairlead/internal/daemon/state"
+	"fairlead/internal/daemon/step"
 	"fairlead/internal/model"
 )
 
@@ -15,8 +17,9 @@ import (
 // each begins with its object. A network that the cluster no longer has stays until its
 // last attachment on this host is gone.
 func (d *Daemon) SetCluster(networks []model.Network, services []model.VirtualService) []string {
-	defer d.prepare(services)()
-	problems, err := stepFor(d.life, d.state, func() ([]string, error) { return setCluster(d, networks, services) })
+	defer d.services.Prepare(services)()
+	problems, err := step.For(d.state.Life, d.steps,
+		func() ([]string, error) { return setCluster(d, networks, services) })
 	if err != nil {
 		problems = append(problems, "the cluster's networks and services: "+err.Error())
 	}
@@ -25,22 +28,22 @@ func (d *Daemon) SetCluster(networks []model.Network, services []model.VirtualSe
 
 // setCluster is one attempt of SetCluster. Returns an engine.UnopenedError if an object waits for its ports.
 func setCluster(d *Daemon, networks []model.Network, services []model.VirtualService) (problems []string, err error) {
-	next, together, problems := d.composeCluster(spec.ClusterChanges(d.desired, networks, services, spec.ClusterChecks{
-		Overlap: d.networks.checkOverlap, Acceptable: d.acceptable,
-		Failed: func(service string) bool { return d.problems[serviceProblem(service)] != "" }}))
+	checks := spec.ClusterChecks{Overlap: d.networks.CheckOverlap, Acceptable: d.acceptable,
+		Failed: func(service string) bool { return d.state.Problems[state.OfService(service)] != "" }}
+	next, together, problems := d.composeCluster(spec.ClusterChanges(d.state.Desired(), networks, services, checks))
 	if len(together) == 0 {
 		return problems, nil
 	}
-	if err = d.applier.settle(next); err == nil {
-		d.cfg.Log.Info("cluster", "changes", len(together))
+	if err = d.applier.Settle(next); err == nil {
+		d.state.Log.Info("cluster", "changes", len(together))
 	}
 	if err == nil || sockets.AreUnopened(err) {
 		return problems, err
 	}
 	for _, c := range together {
-		next, err := d.withChange(d.desired, c)
+		next, err := d.withChange(d.state.Desired(), c)
 		if err == nil {
-			err = d.applier.settle(next)
+			err = d.applier.Settle(next)
 		}
 		if sockets.AreUnopened(err) {
 			return problems, err
@@ -56,26 +59,26 @@ func ofCluster(n model.Network) bool { return n.Origin == model.FromCluster }
 
 // LeaveCluster removes the networks and services of the cluster, and the attachments to
 // these networks.
-func (d *Daemon) LeaveCluster() error { return d.step(d.life, d.applier.leaveCluster) }
+func (d *Daemon) LeaveCluster() error { return d.steps.Do(d.state.Life, d.leaveCluster) }
 
 // leaveCluster is one attempt of LeaveCluster.
-func (ap *applier) leaveCluster() error {
-	names := ap.desired.ClusterAttachments()
-	if err := ap.leases.Stop(names...); err != nil {
+func (d *Daemon) leaveCluster() error {
+	names := d.state.Desired().ClusterAttachments()
+	if err := d.leases.Stop(names...); err != nil {
 		return err
 	}
 	attached := map[string]bool{}
 	for _, name := range names {
 		attached[name] = true
 	}
-	next := ap.desired.WithoutAttachments(attached)
+	next := d.state.Desired().WithoutAttachments(attached)
 	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), ofCluster)
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services),
 		func(v model.VirtualService) bool { return v.Origin == model.FromCluster })
 	for name := range attached {
-		delete(ap.problems, name)
+		delete(d.state.Problems, name)
 	}
-	if err := ap.settle(next); err != nil {
+	if err := d.applier.Settle(next); err != nil {
 		return fmt.Errorf("remove the cluster's networks and services: %w", err)
 	}
 	return nil
@@ -83,16 +86,16 @@ func (ap *applier) leaveCluster() error {
 
 // ClusterAttachments returns the names of the attachments to networks of the cluster.
 func (d *Daemon) ClusterAttachments() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.desired.ClusterAttachments()
+	d.state.Lock()
+	defer d.state.Unlock()
+	return d.state.Desired().ClusterAttachments()
 }
 
 // composeCluster returns the desired state with all changes that are possible, and these
 // changes.
 func (d *Daemon) composeCluster(changes []spec.ClusterChange) (next model.Desired, made []spec.ClusterChange,
 	problems []string) {
-	next = d.desired
+	next = d.state.Desired()
 	for _, c := range changes {
 		changed, err := d.withChange(next, c)
 		if err != nil {
@@ -109,16 +112,17 @@ func (d *Daemon) composeCluster(changes []spec.ClusterChange) (next model.Desire
 func (d *Daemon) withChange(w model.Desired, c spec.ClusterChange) (model.Desired, error) {
 	next, err := c.In(w)
 	if err == nil && c.Service != "" {
-		delete(d.problems, serviceProblem(c.Service))
+		delete(d.state.Problems, state.OfService(c.Service))
 	}
 	return next, err
 }
 
 // ClusterNetworks returns the cluster's networks that this host has, also those without attachments, but no peers.
 func (d *Daemon) ClusterNetworks() []model.Network {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(d.desired.Networks), func(n model.Network) bool { return !ofCluster(n) })
+	d.state.Lock()
+	defer d.state.Unlock()
+	all := slices.Clone(d.state.Desired().Networks)
+	all = slices.DeleteFunc(all, func(n model.Network) bool { return !ofCluster(n) })
 	for i := range all {
 		all[i].Overlay.Peers = nil // there can be a thousand
 	}

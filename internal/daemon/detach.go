@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/spec"
+	"fairlead/internal/daemon/step"
 	"fairlead/internal/model"
 )
 
@@ -18,7 +19,7 @@ import (
 // several attachments, or if files declare the attachment.
 func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result, error) {
 	refs, named := d.refs(ctx, req.Sandbox), d.refs(ctx, req.Name)
-	return stepFor(ctx, d.state, func() (api.Result, error) { return d.detach(req, refs, named) })
+	return step.For(ctx, d.steps, func() (api.Result, error) { return d.detach(req, refs, named) })
 }
 
 // detach implements Detach. refs and named are those of the request's sandbox and name.
@@ -32,22 +33,22 @@ func (d *Daemon) detach(req api.DetachRequest, refs, named func(string) bool) (a
 				"%s has several attachments: name one of %s", req.Name, strings.Join(names(found), ", "))
 		}
 	}
-	return d.applier.detach(found, req)
+	return d.detachAll(found, req)
 }
 
 // Remove removes the attachment with this name and its publishes. It asks no container
 // engine, because the engine may wait for the caller. It is not an error if there is
 // none. Returns a Fault with code Conflict if files declare the attachment.
 func (d *Daemon) Remove(name string) error {
-	return d.step(d.life, func() error {
-		_, err := d.applier.detach(d.attachments(func(a model.Attachment) bool { return a.Name == name }),
+	return d.steps.Do(d.state.Life, func() error {
+		_, err := d.detachAll(d.attachments(func(a model.Attachment) bool { return a.Name == name }),
 			api.DetachRequest{Name: name})
 		return err
 	})
 }
 
-// detach removes attachments for a request.
-func (ap *applier) detach(found []model.Attachment, req api.DetachRequest) (api.Result, error) {
+// detachAll removes attachments for a request.
+func (d *Daemon) detachAll(found []model.Attachment, req api.DetachRequest) (api.Result, error) {
 	gone := map[string]bool{}
 	for _, a := range found {
 		if a.Origin.IsFile() {
@@ -58,29 +59,29 @@ func (ap *applier) detach(found []model.Attachment, req api.DetachRequest) (api.
 	if len(gone) == 0 {
 		return api.Result{Notes: []string{fmt.Sprintf("there is no attachment %s: nothing to do", req)}}, nil
 	}
-	next := ap.desired.WithoutAttachments(gone)
+	next := d.state.Desired().WithoutAttachments(gone)
 	if req.DryRun {
-		text, changed, err := ap.plan(next)
-		return api.Result{Plan: text, Changed: changed}, err
+		return d.applier.Plan(next)
 	}
-	if err := ap.leases.Stop(names(found)...); err != nil {
+	if err := d.leases.Stop(names(found)...); err != nil {
 		return api.Result{}, err
 	}
 	r := api.Result{Changed: true}
 	for name := range gone {
-		r.Attachments = append(r.Attachments, ap.view(name)...)
-		delete(ap.problems, name)
+		r.Attachments = append(r.Attachments, d.view(name)...)
+		delete(d.state.Problems, name)
 	}
-	if err := ap.settle(next); err != nil {
+	if err := d.applier.Settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("detach %s: %w", req, err)
 	}
-	ap.cfg.Log.Info("detached", "attachment", req.String())
+	d.state.Log.Info("detached", "attachment", req.String())
 	return r, nil
 }
 
 // attachments returns the attachments for which chosen returns true.
-func (s *state) attachments(chosen func(model.Attachment) bool) []model.Attachment {
-	return slices.DeleteFunc(slices.Clone(s.desired.Attachments), func(a model.Attachment) bool { return !chosen(a) })
+func (d *Daemon) attachments(chosen func(model.Attachment) bool) []model.Attachment {
+	all := slices.Clone(d.state.Desired().Attachments)
+	return slices.DeleteFunc(all, func(a model.Attachment) bool { return !chosen(a) })
 }
 
 // names returns the names of the attachments.
@@ -95,13 +96,13 @@ func names(all []model.Attachment) []string {
 // refs returns a function that reports whether a reference is of the sandbox that the
 // text names. A sandbox that no longer runs is matched by its name. If an attachment has
 // the name, no sandbox is looked for: the engine that asks may be the one that answers.
-func (s *state) refs(ctx context.Context, text string) func(ref string) bool {
+func (d *Daemon) refs(ctx context.Context, text string) func(ref string) bool {
 	canonical := text
-	s.mu.Lock()
-	_, attached := s.desired.Attachment(text)
-	s.mu.Unlock()
+	d.state.Lock()
+	_, attached := d.state.Desired().Attachment(text)
+	d.state.Unlock()
 	if text != "" && !attached {
-		if at, err := s.cfg.Sandboxes.Resolve(ctx, text); err == nil {
+		if at, err := d.cfg.Sandboxes.Resolve(ctx, text); err == nil {
 			canonical = at.Ref
 		}
 	}

@@ -5,72 +5,49 @@ import (
 	"maps"
 
 	"fairlead/internal/api"
-	"fairlead/internal/daemon/gateway"
 	"fairlead/internal/daemon/leases"
-	"fairlead/internal/daemon/pool"
 	"fairlead/internal/daemon/spec"
-	"fairlead/internal/daemon/upstream"
 	"fairlead/internal/model"
 )
 
-// gateways computes what the HTTP gateway serves: the desired one, with the present servers of its services.
-type gateways struct {
-	*state
-	services *services
-	// keeper gives it to the gateway. It is nil if none can be declared.
-	keeper *gateway.Keeper
-}
-
-func newGateways(s *state, all *services) *gateways {
-	g := &gateways{state: s, services: all}
-	if s.cfg.Gateway != nil {
-		g.keeper = gateway.New(s.cfg.Gateway, s.cfg.Log)
-	}
-	return g
-}
-
-// want makes the gateway serve the desired state, without waiting for it, and returns the number for await.
-func (g *gateways) want(w model.Desired) (number uint64) {
-	if g.keeper == nil {
+// wantGateway makes the gateway serve the desired state, without waiting for it, and returns the number for
+// awaitGateway.
+func (d *Daemon) wantGateway() (number uint64) {
+	if d.keeper == nil {
 		return 0
 	}
-	return g.keeper.Want(upstream.Of(w, g.services.pools, g.sandboxes(w)))
+	return d.keeper.Want(d.services.Gateway())
 }
 
-// sandboxes returns the attached sandboxes with their containers.
-func (g *gateways) sandboxes(w model.Desired) pool.Sandboxes {
-	return pool.NewSandboxes(w.Attachments, g.full.Endpoints, g.full.Endpoints, g.services.containers)
-}
-
-// keep gives the gateway what is wanted, and follows the changes of its servers, until ctx ends.
-func (g *gateways) keep(ctx context.Context) {
-	if g.keeper != nil {
-		go g.follow(ctx)
-		g.keeper.Keep(ctx)
+// keepGateway gives the gateway what is wanted, and follows the changes of its servers, until ctx ends.
+func (d *Daemon) keepGateway(ctx context.Context) {
+	if d.keeper != nil {
+		go d.followServers(ctx)
+		d.keeper.Keep(ctx)
 	}
 }
 
-// follow computes the gateway's servers again when they may have changed, until ctx ends.
-func (g *gateways) follow(ctx context.Context) {
+// followServers computes the gateway's servers again when they may have changed, until ctx ends.
+func (d *Daemon) followServers(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-g.serversChanged:
+		case <-d.services.ServersChanged:
 		}
-		g.mu.Lock()
-		g.want(g.desired)
-		g.mu.Unlock()
+		d.state.Lock()
+		d.wantGateway()
+		d.state.Unlock()
 	}
 }
 
-// checker checks the gateway that files declare, which reads files, and returns the result as spec.Draft needs it.
+// gatewayCheck checks the gateway that files declare, which reads files, and returns the result as spec.Draft needs it.
 // The mutex must not be locked.
-func (g *gateways) checker(declared *model.Gateway) func(model.Gateway) (api.Mistakes, []string) {
-	if g.keeper == nil || declared == nil {
+func (d *Daemon) gatewayCheck(declared *model.Gateway) func(model.Gateway) (api.Mistakes, []string) {
+	if d.keeper == nil || declared == nil {
 		return nil
 	}
-	mistakes, notes := g.cfg.Gateway.Check(*declared)
+	mistakes, notes := d.cfg.Gateway.Check(*declared)
 	return func(model.Gateway) (api.Mistakes, []string) { return mistakes, notes }
 }
 
@@ -80,16 +57,16 @@ func (d *Daemon) awaitGateway(ctx context.Context, c changedGateway) error {
 	if c.number == 0 {
 		return nil
 	}
-	err := d.gateways.keeper.Await(ctx, c.number)
+	err := d.keeper.Await(ctx, c.number)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	replaced := false
-	undo := d.step(context.WithoutCancel(ctx), func() error {
-		if replaced = d.desired.Gateway != c.gateway; replaced {
+	undo := d.steps.Do(context.WithoutCancel(ctx), func() error {
+		if replaced = d.state.Desired().Gateway != c.gateway; replaced {
 			return nil
 		}
-		return d.applier.restoreSet(c)
+		return d.restoreSet(c)
 	})
 	if replaced {
 		return undo // another request has replaced it meanwhile, and reports what fails
@@ -98,19 +75,20 @@ func (d *Daemon) awaitGateway(ctx context.Context, c changedGateway) error {
 }
 
 // restoreSet restores what the set of files has declared before.
-func (ap *applier) restoreSet(c changedGateway) error {
-	next := spec.Restored(ap.desired, c.before, c.by)
-	if err := ap.leases.Stop(leases.Gone(ap.desired.Attachments, next.Attachments)...); err != nil {
+func (d *Daemon) restoreSet(c changedGateway) error {
+	w := d.state.Desired()
+	next := spec.Restored(w, c.before, c.by)
+	if err := d.leases.Stop(leases.Gone(w.Attachments, next.Attachments)...); err != nil {
 		return err
 	}
 	for _, a := range next.Attachments {
 		if a.Sandbox != "" && a.HostInterface == "" {
-			ap.sandboxes.adopt(a)
+			d.sandboxes.Adopt(a)
 		}
 	}
-	maps.Copy(ap.problems, c.cleared)
-	defer ap.startLeasing()
-	return ap.settle(next)
+	maps.Copy(d.state.Problems, c.cleared)
+	defer d.steps.StartLeasing()
+	return d.applier.Settle(next)
 }
 
 // changedGateway is the gateway that an apply has changed, its number for Keeper.Await, and what was before: the
@@ -123,15 +101,6 @@ type changedGateway struct {
 	cleared map[string]string
 }
 
-// updateServers makes follow compute the gateway's servers again, and reports that the state has changed.
-func (s *state) updateServers() {
-	select {
-	case s.serversChanged <- struct{}{}:
-	default:
-	}
-	s.changed()
-}
-
 // ClusterGateway is the part of the gateway that belongs to the cluster. Its methods may be called concurrently.
 type ClusterGateway struct{ d *Daemon }
 
@@ -140,18 +109,18 @@ func NewClusterGateway(d *Daemon) ClusterGateway { return ClusterGateway{d} }
 
 // Set replaces the objects of the gateway that belong to the cluster; nil removes them.
 func (g ClusterGateway) Set(c *model.ClusterGateway) error {
-	return g.d.step(g.d.life, func() error {
-		next := g.d.desired
-		if next.ClusterGateway = c; c.Equal(g.d.desired.ClusterGateway) {
+	return g.d.steps.Do(g.d.state.Life, func() error {
+		next := g.d.state.Desired()
+		if next.ClusterGateway = c; c.Equal(g.d.state.Desired().ClusterGateway) {
 			return nil
 		}
-		return g.d.applier.settle(next)
+		return g.d.applier.Settle(next)
 	})
 }
 
 // Sandboxes returns the sandboxes of this host that selectors of the cluster's gateway find.
 func (g ClusterGateway) Sandboxes(by []model.Select) []api.SelectedSandbox {
-	g.d.mu.Lock()
-	defer g.d.mu.Unlock()
-	return upstream.Selected(by, upstream.OfCluster(g.d.desired.Networks, g.d.gateways.sandboxes(g.d.desired)))
+	g.d.state.Lock()
+	defer g.d.state.Unlock()
+	return g.d.services.Selected(by)
 }

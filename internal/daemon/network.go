@@ -7,6 +7,8 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/spec"
+	"fairlead/internal/daemon/state"
+	"fairlead/internal/daemon/step"
 	"fairlead/internal/model"
 )
 
@@ -16,7 +18,7 @@ import (
 // mistake. The code is Conflict if a subnet overlaps one that the host reaches, or if
 // the network exists with another driver or another origin.
 func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
-	return stepFor(d.life, d.state, func() (api.Result, error) { return createNetwork(d, n, dry) })
+	return step.For(d.state.Life, d.steps, func() (api.Result, error) { return createNetwork(d, n, dry) })
 }
 
 // createNetwork is one attempt of CreateNetwork.
@@ -25,10 +27,10 @@ func createNetwork(d *Daemon, n model.Network, dry bool) (api.Result, error) {
 		return api.Result{}, api.Faultf(api.Invalid, "network %s: driver %s attaches no sandboxes: choose another",
 			n.Name, n.Driver)
 	}
-	if err := d.networks.checkOverlap(d.desired, n); err != nil {
+	if err := d.networks.CheckOverlap(d.state.Desired(), n); err != nil {
 		return api.Result{}, err
 	}
-	next := d.desired
+	next := d.state.Desired()
 	next.Networks = slices.Clone(next.Networks)
 	i := slices.IndexFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name })
 	switch {
@@ -51,13 +53,12 @@ func createNetwork(d *Daemon, n model.Network, dry bool) (api.Result, error) {
 		return api.Result{}, &api.Fault{Code: api.Invalid, Err: err}
 	}
 	if dry {
-		text, changed, err := d.applier.plan(next)
-		return api.Result{Plan: text, Changed: changed}, err
+		return d.applier.Plan(next)
 	}
-	if err := d.applier.settle(next); err != nil {
+	if err := d.applier.Settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("create network %s: %w", n.Name, err)
 	}
-	d.cfg.Log.Info("network", "name", n.Name, "driver", n.Driver)
+	d.state.Log.Info("network", "name", n.Name, "driver", n.Driver)
 	return api.Result{Changed: true}, nil
 }
 
@@ -68,7 +69,7 @@ func (d *Daemon) acceptable(next model.Desired, n model.Network) error {
 		return err
 	}
 	// Only a plan that contains the network shows whether its driver accepts it.
-	trial := d.services.stateOf(next)
+	trial := d.services.StateOf(next)
 	if _, used := trial.Network(n.Name); !used {
 		trial.Networks = append(slices.Clip(trial.Networks), n)
 	}
@@ -76,51 +77,21 @@ func (d *Daemon) acceptable(next model.Desired, n model.Network) error {
 	return err
 }
 
-// checkOverlap returns an error if a new subnet of the network overlaps a subnet that
-// the host reaches without Fairlead: the host would lose its neighbours there. It does
-// not check networks on a parent's LAN, which have the LAN's subnet.
-func (ns *networks) checkOverlap(w model.Desired, n model.Network) error {
-	if n.Traits().OnLAN {
-		return nil
-	}
-	have, _ := (model.State{Networks: w.Networks}).Network(n.Name)
-	added := slices.DeleteFunc(slices.Clone(n.Subnets), func(s model.Subnet) bool {
-		return slices.ContainsFunc(have.Subnets,
-			func(o model.Subnet) bool { return o.Prefix.Masked() == s.Prefix.Masked() })
-	})
-	if n.AllowOverlap || len(added) == 0 {
-		return nil
-	}
-	reached, err := ns.cfg.Kernel.Net().Reached()
-	if err != nil {
-		return fmt.Errorf("network %s: %w", n.Name, err)
-	}
-	for _, s := range added {
-		for _, r := range reached {
-			if s.Prefix.Overlaps(r.Prefix) {
-				return api.Faultf(api.Conflict,
-					"network %s: subnet %s overlaps %s of this host: choose another subnet, or allow it (--allow-overlap; in a file, allow-overlap: true; in Docker, -o allow-overlap=true)", n.Name, s.Prefix, r)
-			}
-		}
-	}
-	return nil
-}
-
 // RemoveNetwork removes a network without attachments. If there is no such network, it
 // returns a note and no error. Returns a Fault with code Conflict if the network has
 // attachments or if files declare it.
 func (d *Daemon) RemoveNetwork(name string) (api.Result, error) {
-	return stepFor(d.life, d.state, func() (api.Result, error) { return removeNetwork(d, name) })
+	return step.For(d.state.Life, d.steps, func() (api.Result, error) { return removeNetwork(d, name) })
 }
 
 // removeNetwork is one attempt of RemoveNetwork.
 func removeNetwork(d *Daemon, name string) (api.Result, error) {
-	n, _ := (model.State{Networks: d.desired.Networks}).Network(name)
+	n, _ := d.state.Desired().Network(name)
 	if n.Origin.IsFile() || n.Origin == model.FromCluster {
 		return api.Result{}, spec.OtherOrigin("network "+name, n.Origin)
 	}
 	var users []string
-	for _, a := range d.desired.Attachments {
+	for _, a := range d.state.Desired().Attachments {
 		if a.Network == name {
 			users = append(users, a.Name)
 		}
@@ -129,24 +100,24 @@ func removeNetwork(d *Daemon, name string) (api.Result, error) {
 		return api.Result{}, api.Faultf(api.Conflict,
 			"network %s has attachments (%s): detach them first", name, strings.Join(users, ", "))
 	}
-	next := d.desired
+	next := d.state.Desired()
 	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), func(n model.Network) bool { return n.Name == name })
-	if len(next.Networks) == len(d.desired.Networks) {
+	if len(next.Networks) == len(d.state.Desired().Networks) {
 		return api.Result{Notes: []string{fmt.Sprintf("there is no network %s: nothing to do", name)}}, nil
 	}
-	delete(d.problems, networkProblem(name))
-	if err := d.applier.settle(next); err != nil {
+	delete(d.state.Problems, state.OfNetwork(name))
+	if err := d.applier.Settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("remove network %s: %w", name, err)
 	}
-	d.cfg.Log.Info("network removed", "name", name)
+	d.state.Log.Info("network removed", "name", name)
 	return api.Result{Changed: true}, nil
 }
 
 // Networks returns the networks, sorted by name.
 func (d *Daemon) Networks() []model.Network {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := d.desired.Clone().Networks
+	d.state.Lock()
+	defer d.state.Unlock()
+	all := d.state.Desired().Clone().Networks
 	slices.SortFunc(all, func(a, b model.Network) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

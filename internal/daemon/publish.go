@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/spec"
+	"fairlead/internal/daemon/step"
 	"fairlead/internal/model"
 )
 
@@ -18,7 +19,7 @@ import (
 // change.
 func (d *Daemon) Publish(ctx context.Context, req api.PublishRequest) (api.Result, error) {
 	return d.changePublishes(ctx, req, func(name string) model.Desired {
-		return spec.Publish(d.desired, name, req.Publishes)
+		return spec.Publish(d.state.Desired(), name, req.Publishes)
 	})
 }
 
@@ -28,14 +29,14 @@ func (d *Daemon) Publish(ctx context.Context, req api.PublishRequest) (api.Resul
 func (d *Daemon) Unpublish(ctx context.Context, req api.PublishRequest) (api.Result, error) {
 	var notes []string
 	r, err := d.changePublishes(ctx, req, func(name string) model.Desired {
-		have := d.desired.PublishesOf(name)
+		have := d.state.Desired().PublishesOf(name)
 		notes = nil
 		for _, p := range req.Publishes {
 			if !slices.ContainsFunc(have, p.Same) {
 				notes = append(notes, fmt.Sprintf("%s publishes nothing at %s/%s", name, p.HostPorts, p.Proto))
 			}
 		}
-		return d.desired.ReplacePublishes(name, spec.Among(req.Publishes), nil)
+		return d.state.Desired().ReplacePublishes(name, spec.Among(req.Publishes), nil)
 	})
 	r.Notes = notes
 	return r, err
@@ -46,7 +47,7 @@ func (d *Daemon) Unpublish(ctx context.Context, req api.PublishRequest) (api.Res
 func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest,
 	to func(name string) model.Desired) (api.Result, error) {
 	refs := d.refs(ctx, req.Target)
-	return stepFor(ctx, d.state, func() (api.Result, error) { return d.replacePublishes(req, refs, to) })
+	return step.For(ctx, d.steps, func() (api.Result, error) { return d.replacePublishes(req, refs, to) })
 }
 
 // replacePublishes is one attempt of changePublishes. refs is that of the target.
@@ -57,38 +58,38 @@ func (d *Daemon) replacePublishes(req api.PublishRequest, refs func(string) bool
 		return api.Result{}, err
 	}
 	next := to(a.Name)
-	if err := spec.KeepsDeclared(d.desired.Publishes, next.Publishes); err != nil {
+	have := d.state.Desired().Publishes
+	if err := spec.KeepsDeclared(have, next.Publishes); err != nil {
 		return api.Result{}, err
 	}
 	if req.DryRun {
-		text, changed, err := d.applier.plan(next)
-		return api.Result{Plan: text, Changed: changed}, err
+		return d.applier.Plan(next)
 	}
-	if !d.forget(a.Name, req.Publishes) && slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
+	if !d.forget(a.Name, req.Publishes) && slices.EqualFunc(next.Publishes, have, model.Publish.Equal) {
 		return api.Result{Attachments: d.view(a.Name)}, nil
 	}
-	if err := d.applier.settle(next); err != nil {
+	if err := d.applier.Settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("change the publishes of %s: %w", a.Name, err)
 	}
-	d.cfg.Log.Info("publishes changed", "attachment", a.Name)
+	d.state.Log.Info("publishes changed", "attachment", a.Name)
 	return api.Result{Attachments: d.view(a.Name), Changed: true}, nil
 }
 
 // forget deletes the problems of an attachment's publishes, which will be tried again. It reports whether there were any.
-func (s *state) forget(attachment string, publishes []model.Publish) bool {
-	before := len(s.problems)
+func (d *Daemon) forget(attachment string, publishes []model.Publish) bool {
+	before := len(d.state.Problems)
 	for _, p := range publishes {
 		p.Endpoint = attachment
-		delete(s.problems, p.String())
+		delete(d.state.Problems, p.String())
 	}
-	return len(s.problems) < before
+	return len(d.state.Problems) < before
 }
 
 // target returns the attachment with the name, or the only one of the sandbox.
 func (d *Daemon) target(text string, refs func(string) bool) (model.Attachment, error) {
 	var names []string
 	var found model.Attachment
-	for _, a := range d.desired.Attachments {
+	for _, a := range d.state.Desired().Attachments {
 		if a.Name == text {
 			return a, nil
 		}

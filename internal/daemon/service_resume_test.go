@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"fairlead/internal/api"
-	"fairlead/internal/daemon"
+	"fairlead/internal/daemon/services"
 	"fairlead/internal/plan"
 	"fairlead/test/place"
 )
 
 // unwritten are notes that are never written, as by a process that dies first.
-type unwritten struct{ daemon.Notes }
+type unwritten struct{ services.Notes }
 
 func (unwritten) Put(map[string]any) error { return nil }
 

@@ -18,6 +18,8 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/daemon/gateway"
 	"fairlead/internal/daemon/leases"
+	"fairlead/internal/daemon/services"
+	"fairlead/internal/daemon/stats"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
@@ -58,8 +60,8 @@ type world struct {
 	// wrap, if not nil, replaces the host.
 	wrap allOfHost
 	// counts and containers are as in daemon.Config.
-	counts     daemon.CountReals
-	containers daemon.Containers
+	counts     stats.CountReals
+	containers services.Containers
 	// forgetful makes the daemon read notes and write none.
 	forgetful bool
 	// pins is as in kernel.Options.
@@ -99,7 +101,7 @@ type allOfHost interface {
 	engine.Kernel
 	engine.Flows
 	engine.Inspector
-	daemon.Counters
+	stats.Counters
 	daemon.Host
 }
 
@@ -133,7 +135,7 @@ func (w *world) start() *world {
 	if finder == nil {
 		finder = w.finder
 	}
-	var passing daemon.Notes = s.Passing()
+	var passing services.Notes = s.Passing()
 	if w.forgetful {
 		passing = unwritten{passing}
 	}

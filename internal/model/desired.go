@@ -38,6 +38,11 @@ func (w Desired) Clone() Desired {
 	return c
 }
 
+// Network returns the network with the name.
+func (w Desired) Network(name string) (Network, bool) {
+	return State{Networks: w.Networks}.Network(name)
+}
+
 // Attachment returns the attachment with the name.
 func (w Desired) Attachment(name string) (Attachment, bool) {
 	i := slices.IndexFunc(w.Attachments, func(a Attachment) bool { return a.Name == name })
@@ -98,7 +103,7 @@ func (w Desired) WithoutSandboxes(dead map[string]bool) Desired {
 // ClusterAttachments returns the names of the attachments to networks of the cluster.
 func (w Desired) ClusterAttachments() (names []string) {
 	for _, a := range w.Attachments {
-		if n, _ := (State{Networks: w.Networks}).Network(a.Network); n.Origin == FromCluster {
+		if n, _ := w.Network(a.Network); n.Origin == FromCluster {
 			names = append(names, a.Name)
 		}
 	}
@@ -127,7 +132,7 @@ func (w Desired) ReachedNetworks(applied State) map[string]bool {
 		}
 	}
 	for name := range all {
-		if n, _ := (State{Networks: w.Networks}).Network(name); n.Origin != FromCluster {
+		if n, _ := w.Network(name); n.Origin != FromCluster {
 			delete(all, name)
 		}
 	}

@@ -3,7 +3,6 @@ package process
 import (
 	"net/netip"
 
-	"fairlead/internal/daemon"
 	"fairlead/internal/daemon/stats"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/counter"
@@ -13,7 +12,7 @@ import (
 
 // countReals returns a function that reads the counters of real servers from all data
 // planes.
-func countReals(host *kernel.Host) daemon.CountReals {
+func countReals(host *kernel.Host) stats.CountReals {
 	return func(services []model.VirtualService) (stats.RealCounts, error) {
 		all := stats.RealCounts{}
 		byService, err := host.EBPF().BalancerCounts()

@@ -50,8 +50,24 @@ var kernelLibraries = []string{
 	"golang.zx2c4.com/wireguard/...",
 }
 
+// DaemonOrder lists the daemon's packages from the bottom up: each imports only packages before it.
+var DaemonOrder = []string{"internal/daemon/journal", "internal/daemon/heal", "internal/daemon/resets",
+	"internal/daemon/leases", "internal/daemon/gateway", "internal/daemon/pool", "internal/daemon/upstream",
+	"internal/daemon/spec", "internal/daemon/external", "internal/daemon/stored", "internal/daemon/sockets",
+	"internal/daemon/state", "internal/daemon/stats", "internal/daemon/step", "internal/daemon/networks",
+	"internal/daemon/watched", "internal/daemon/services", "internal/daemon/applier", "internal/daemon/endpoints",
+	"internal/daemon/repair", "internal/daemon"}
+
+// inOrder returns the rules that hold packages to an order: each imports only packages before it.
+func inOrder(name string, order []string) (rules []Rule) {
+	for i, pkg := range order[:len(order)-1] {
+		rules = append(rules, Rule{Name: name, Of: []string{pkg}, Deny: order[i+1:]})
+	}
+	return rules
+}
+
 // Rules are the import rules of the design. A rule may name a package that does not exist yet.
-var Rules = []Rule{
+var Rules = append(inOrder("the daemon's parts use only the parts before them", DaemonOrder), []Rule{
 	{
 		Name: "model contains values and imports no other package of the project",
 		Of:   []string{"internal/model/..."}, Ours: []string{"internal/model/..."}, Deny: pure, StdOnly: true,
@@ -377,7 +393,7 @@ var Rules = []Rule{
 		Name:   "clients of the daemon import its values, and not the daemon",
 		Of:     []string{"internal/cli/...", "internal/explain/...", "internal/frontend/..."},
 		Except: map[string]string{"internal/frontend/service": "it is the process that runs the daemon"},
-		Deny:   []string{"internal/daemon"},
+		Deny:   DaemonOrder[slices.Index(DaemonOrder, "internal/daemon/state"):],
 	},
 	{
 		Name:   "the laboratory builds its paths with the engine, so that it measures what users deploy",
@@ -441,7 +457,7 @@ var Rules = []Rule{
 		Of:   []string{"cmd/...", "internal/cli/..."},
 		Deny: []string{"internal/driver/...", "internal/publish/...", "internal/balance/..."},
 	},
-}
+}...)
 
 // Check returns the imports that break the rules, in a fixed order.
 func Check(graph Graph, rules []Rule) []string {

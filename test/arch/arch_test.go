@@ -28,6 +28,17 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// TestDaemonsPackagesHaveAnOrder checks that the order contains every package of the daemon.
+func TestDaemonsPackagesHaveAnOrder(t *testing.T) {
+	for path := range load(t) {
+		pkg := strings.TrimPrefix(path, arch.Module)
+		if strings.HasPrefix(pkg+"/", "internal/daemon/") && !slices.Contains(arch.DaemonOrder, pkg) &&
+			pkg != "internal/daemon/daemontest" {
+			t.Errorf("%s is missing in DaemonOrder", pkg)
+		}
+	}
+}
+
 // TestRulesCanFail breaks every rule on a constructed graph.
 func TestRulesCanFail(t *testing.T) {
 	type scenario struct {
@@ -141,6 +152,10 @@ func TestRulesCanFail(t *testing.T) {
 		{"the proxy may not use the engine", "internal/proxy", "fairlead/internal/engine", false},
 		{"the engine may use drivers", "internal/engine", "fairlead/internal/driver/bridge", true},
 		{"the engine may not use the laboratory", "internal/engine", "fairlead/internal/lab/load", false},
+		{"services may not use the applier", "internal/daemon/services", "fairlead/internal/daemon/applier", false},
+		{"the applier may use services", "internal/daemon/applier", "fairlead/internal/daemon/services", true},
+		{"a part of the daemon may not use the daemon", "internal/daemon/networks", "fairlead/internal/daemon", false},
+		{"the command line may not use a part of the daemon", "internal/cli", "fairlead/internal/daemon/step", false},
 		{"the daemon may use the engine", "internal/daemon", "fairlead/internal/engine", true},
 		{"the command line may use what the daemon stores", "internal/cli", "fairlead/internal/daemon/stored", true},
 		{"the command line may not use the daemon", "internal/cli", "fairlead/internal/daemon", false},
@@ -187,6 +202,10 @@ func TestRulesCanFail(t *testing.T) {
 		{"snapshots may not use records", "internal/cluster/kv", "fairlead/internal/cluster/record", false},
 		{"a mirror may not talk to etcd", "internal/cluster/mirror", "go.etcd.io/etcd/client/v3", false},
 		{"the command line may not use drivers", "internal/cli", "fairlead/internal/driver/bridge", false},
+	}
+	for i, pkg := range arch.DaemonOrder[1:] {
+		scenarios = append(scenarios, scenario{arch.DaemonOrder[i] + " may not use " + pkg, arch.DaemonOrder[i],
+			arch.Module + pkg, false})
 	}
 	for _, s := range scenarios {
 		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {

@@ -18,6 +18,8 @@ type Limits struct {
 	// Lines are those of one folder's own code: without tests, generated files, blank
 	// lines and comments.
 	Lines int
+	// Files are those of one folder without its tests; 0 is no limit.
+	Files int
 	// Methods are those of one type, Interface those of one interface with the
 	// interfaces that it embeds.
 	Methods, Interface int
@@ -34,6 +36,9 @@ func TooLarge(root string, trees []string, limit Limits) (found []string, err er
 	for dir, f := range folders {
 		if f.lines > limit.Lines {
 			found = append(found, fmt.Sprintf("%s has %d lines, want at most %d", dir, f.lines, limit.Lines))
+		}
+		if limit.Files > 0 && f.files > limit.Files {
+			found = append(found, fmt.Sprintf("%s has %d files, want at most %d", dir, f.files, limit.Files))
 		}
 		for name, n := range f.methods {
 			if n > limit.Methods {
@@ -76,6 +81,7 @@ func addTree(folders map[string]*folder, root, tree string) error {
 
 // folder is what counts of a package.
 type folder struct {
+	files      int
 	lines      int
 	methods    map[string]int
 	interfaces map[string]*ast.InterfaceType
@@ -93,6 +99,7 @@ func (f *folder) add(path string) error {
 	if err != nil {
 		return err
 	}
+	f.files++
 	f.lines += codeLines(source)
 	for _, i := range file.Imports {
 		imported := strings.Trim(i.Path.Value, `"`)

@@ -18,7 +18,12 @@ func TestSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(found) > 0 {
+	limits.Files = 15
+	folders, err := arch.TooLarge("../..", []string{"internal/daemon"}, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found = append(found, folders...); len(found) > 0 {
 		t.Errorf("too large for a reader to survey:\n%s", strings.Join(found, "\n"))
 	}
 }
@@ -52,14 +57,15 @@ type Large interface {
 	Own()
 }
 `)
+	write("in/a/second.go", "package a\n")
 	write("in/b/b.go", "package b\n\ntype Two interface {\n\tOne()\n\tTwo()\n}\n")
 	write("in/b/b_test.go", "package b\n"+strings.Repeat("\n", 50))
-	found, err := arch.TooLarge(root, []string{"in"}, arch.Limits{Lines: 10, Methods: 1, Interface: 3})
+	found, err := arch.TooLarge(root, []string{"in"}, arch.Limits{Lines: 10, Files: 1, Methods: 1, Interface: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"in/a has 11 lines, want at most 10", "in/a.T has 2 methods, want at most 1",
-		"interface in/a.Large has 4 methods, want at most 3"}
+	want := []string{"in/a has 12 lines, want at most 10", "in/a has 2 files, want at most 1",
+		"in/a.T has 2 methods, want at most 1", "interface in/a.Large has 4 methods, want at most 3"}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

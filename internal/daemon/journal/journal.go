@@ -1,10 +1,14 @@
-// Package journal keeps the last events, and sends events to those who follow them.
+// Package journal logs events, keeps the last ones, and sends events to those who follow them. Its mutex is its own,
+// and its holder waits for nothing.
 package journal
 
 import (
 	"context"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"fairlead/internal/api"
 )
@@ -16,15 +20,47 @@ const (
 	eventsBehind = 1000
 )
 
-// Journal keeps the last events, and sends events to its followers.
+// Journal logs events, keeps the last ones, and sends events to its followers. Its methods may be called concurrently.
 type Journal struct {
+	log *slog.Logger
+
 	mu        sync.Mutex
 	events    []api.Event
 	followers map[chan api.Event]bool
 }
 
-// Add adds an event. A follower that is too far behind is cut off.
-func (j *Journal) Add(e api.Event) {
+// New returns an empty Journal.
+func New(log *slog.Logger) *Journal { return &Journal{log: log} }
+
+// informational are the kinds of events that need no action.
+var informational = map[api.EventKind]bool{api.RealIsUp: true, api.RealJoined: true, api.RealLeft: true,
+	api.DrainBegun: true, api.DrainEnded: true, api.RealEnabled: true, api.QuorumGained: true, api.ChecksBelieved: true,
+	api.NodeJoined: true, api.NodeLeft: true, api.NodeDrained: true, api.NodeEnabled: true,
+	api.EtcdAnswers: true, api.ClusterFollowed: true}
+
+// Note sets the event's time, logs the event and adds it to the journal.
+func (j *Journal) Note(e api.Event) {
+	e.Time = time.Now()
+	args := []any{"object", e.Object}
+	if len(e.Commands) > 0 {
+		args = append(args, "commands", strings.Join(e.Commands, "; "))
+	}
+	if e.By != "" {
+		args = append(args, "by", e.By)
+	}
+	if e.Detail != "" {
+		args = append(args, "detail", e.Detail)
+	}
+	level := slog.LevelWarn
+	if informational[e.Kind] {
+		level = slog.LevelInfo
+	}
+	j.log.Log(context.Background(), level, string(e.Kind), args...)
+	j.add(e)
+}
+
+// add adds an event. A follower that is too far behind is cut off.
+func (j *Journal) add(e api.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.events = append(j.events, e); len(j.events) > eventsKept {

@@ -62,6 +62,22 @@ type Member struct {
 	Shown Shown
 }
 
+// added is the cause that package health gives to a new real server. It is not shown.
+const added = "added"
+
+// Shown is the state of a member in the data planes.
+type Shown struct {
+	State api.RealStatus
+	Cause string
+	Since time.Time
+	// Share is the percentage of its weight that it has.
+	Share int
+	// Until is as in RealView.
+	Until time.Time
+	// Doubted says that it is used although its checks fail.
+	Doubted bool
+}
+
 // Found is a sandbox that a selector has found, or that has an address.
 type Found struct {
 	Endpoint string

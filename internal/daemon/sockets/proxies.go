@@ -10,16 +10,6 @@ import (
 	"fairlead/internal/proxy"
 )
 
-// Config contains what Proxies needs.
-type Config struct {
-	// Start and Find are as in engine.Config.
-	Start func(context.Context) (engine.Proxy, error)
-	Find  func(context.Context) (engine.Keeper, error)
-	// Report is called with the error when the proxy refuses a configuration that is in use, and with nil when it has
-	// taken one again. It must not wait.
-	Report func(error)
-}
-
 // Proxies are the proxies of an engine, one after the other.
 type Proxies struct {
 	cfg    Config

@@ -30,6 +30,16 @@ import (
 // unusedLimit is how long sockets stay open that no step has used.
 const unusedLimit = 5 * time.Second
 
+// Config contains what Proxies needs.
+type Config struct {
+	// Start and Find are as in engine.Config.
+	Start func(context.Context) (engine.Proxy, error)
+	Find  func(context.Context) (engine.Keeper, error)
+	// Report is called with the error when the proxy refuses a configuration that is in use, and with nil when it has
+	// taken one again. It must not wait.
+	Report func(error)
+}
+
 // Proxy is an engine.Keeper whose Set does not wait. Its methods may be called concurrently.
 type Proxy struct {
 	cfg  Config

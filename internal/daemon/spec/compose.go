@@ -97,7 +97,7 @@ func complete(w model.Desired, a *model.Attachment, n model.Network, at Sandbox,
 // and returns notes for the user. Returns an error if the sandbox's default route
 // contradicts a requested gateway.
 func Arrive(w model.Desired, a *model.Attachment, at Sandbox) (notes []string, err error) {
-	n, ok := model.State{Networks: w.Networks}.Network(a.Network)
+	n, ok := w.Network(a.Network)
 	if !ok || a.Interface != "" {
 		return nil, nil // the engine reports a missing network
 	}
@@ -108,7 +108,7 @@ func Arrive(w model.Desired, a *model.Attachment, at Sandbox) (notes []string, e
 // Readopt fills in the values of an attachment whose link its sandbox has lost, so that
 // it can be created again. Returns the same error as Arrive.
 func Readopt(w model.Desired, a *model.Attachment, at Sandbox) error {
-	n, _ := model.State{Networks: w.Networks}.Network(a.Network)
+	n, _ := w.Network(a.Network)
 	a.HostInterface, a.Namespace, a.Interface = "", at.Namespace, FreeInterface(w, at)
 	var notes []string
 	return defaultRoute(a, n, *a, false, at, &notes)
@@ -135,7 +135,7 @@ func inherit(a *model.Attachment, have model.Attachment, absent bool) {
 // device.
 func networkOf(w model.Desired, req api.AttachRequest) (n model.Network, private bool, err error) {
 	if req.Device == "" {
-		n, ok := model.State{Networks: w.Networks}.Network(req.Network)
+		n, ok := w.Network(req.Network)
 		if !ok {
 			return n, false, api.Faultf(api.NotFound,
 				"there is no network %q: create it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
@@ -146,7 +146,7 @@ func networkOf(w model.Desired, req api.AttachRequest) (n model.Network, private
 	}
 	name := deviceNetwork(req.Device, req.PKey)
 	n = model.Network{Name: name, Driver: model.DriverDevice, Parent: req.Device, PKey: req.PKey}
-	if have, ok := (model.State{Networks: w.Networks}).Network(name); ok && !have.Equal(n) {
+	if have, ok := w.Network(name); ok && !have.Equal(n) {
 		return n, false, api.Faultf(api.Conflict,
 			"network %s already exists and is not the network of device %s: remove it first", name, req.Device)
 	}

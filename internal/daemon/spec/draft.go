@@ -63,35 +63,6 @@ func (t *Draft) mistake(at string, err error) {
 	t.mistakes = append(t.mistakes, api.Mistake{At: at, Text: err.Error()})
 }
 
-// Desired returns the desired state after the Spec is applied. If the Spec has mistakes,
-// it returns a Fault with code Invalid that wraps Mistakes, and the earlier state.
-func (t *Draft) Desired() (model.Desired, error) {
-	if err := model.ValidName(t.spec.Set); t.spec.Set != "" && err != nil {
-		t.mistake("", fmt.Errorf("set: %w", err))
-	}
-	t.desired = t.prune()
-	for i := range t.spec.Networks {
-		t.network(i)
-	}
-	t.pruneServices()
-	for i := range t.spec.Services {
-		t.service(i)
-	}
-	t.gateway()
-	t.pruneNetworks()
-	for i := range t.spec.Attachments {
-		t.attachment(i)
-	}
-	if len(t.mistakes) == 0 {
-		t.check()
-	}
-	if len(t.mistakes) > 0 {
-		return t.before, &api.Fault{Code: api.Invalid, Err: t.mistakes}
-	}
-	t.noteUnchangedObjects()
-	return t.desired, nil
-}
-
 // prune returns the desired state without the attachments that the set no longer
 // declares.
 func (t *Draft) prune() model.Desired {
@@ -281,4 +252,31 @@ func (t *Draft) otherPublish(at string, p, have model.Publish) {
 		return
 	}
 	t.mistake(at, DiffersFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+p.Endpoint+" …`"))
+}
+
+// unchanged are the objects of another origin that are as declared.
+type unchanged struct {
+	by    model.Origin
+	names []string
+}
+
+// noteUnchanged records that an object of another origin is as declared.
+func (t *Draft) noteUnchanged(kind, name string, by model.Origin) {
+	i := slices.IndexFunc(t.unchanged, func(u unchanged) bool { return u.by == by })
+	if i < 0 {
+		i, t.unchanged = len(t.unchanged), append(t.unchanged, unchanged{by: by})
+	}
+	t.unchanged[i].names = append(t.unchanged[i].names, kind+" "+name)
+}
+
+// noteUnchangedObjects adds one note per origin.
+func (t *Draft) noteUnchangedObjects() {
+	for _, u := range t.unchanged {
+		owner, object := createdBy(u.by), "it"
+		if len(u.names) > 1 {
+			owner, object = createdAllBy(u.by), "them"
+		}
+		t.Notes = append(t.Notes, fmt.Sprintf("already as declared: %s (%s, and files will not remove %s)",
+			strings.Join(u.names, ", "), owner, object))
+	}
 }

@@ -1,4 +1,4 @@
-// Package stats assigns counters to networks and publishes.
+// Package stats reads the counters of the host, and assigns them to networks, publishes and real servers.
 package stats
 
 import (

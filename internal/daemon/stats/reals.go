@@ -26,6 +26,9 @@ type RealCount struct {
 // port that the client has connected to.
 type RealCounts map[string]map[netip.AddrPort]RealCount
 
+// CountReals returns the counters of real servers, as far as data planes count them.
+type CountReals func([]model.VirtualService) (RealCounts, error)
+
 // Add adds to the counters of a real server. A data plane may count each port of the
 // service separately.
 func (c RealCounts) Add(service string, at netip.AddrPort, n RealCount) {

@@ -55,7 +55,7 @@ func declare(a model.Attachment, w model.Desired) api.Declared {
 	if a.DHCP {
 		c.MAC = "" // the daemon chose it, and keeps it
 	}
-	if n, _ := (model.State{Networks: w.Networks}).Network(a.Network); a.Private {
+	if n, _ := w.Network(a.Network); a.Private {
 		c.Network, c.Device, c.PKey = "", n.Parent, n.PKey
 	}
 	for _, p := range w.Publishes {

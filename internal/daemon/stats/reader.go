@@ -1,0 +1,194 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/state"
+	"fairlead/internal/daemon/stored"
+	"fairlead/internal/health"
+	"fairlead/internal/kernel/conntrack"
+	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/kernel/inspect"
+	"fairlead/internal/kernel/nft"
+	"fairlead/internal/model"
+	"fairlead/internal/proxy"
+)
+
+// Counters is the part of a host that counts traffic. *kernel.Host implements it.
+type Counters interface {
+	Inspect() *inspect.Reader
+	EBPF() *datapath.Handle
+	NFT() *nft.Handle
+	Conntrack() *conntrack.Table
+}
+
+// Config contains what a Reader needs.
+type Config struct {
+	State    *state.State
+	Counters Counters
+	// Proxied reads the counters of the proxy, as engine.Engine does.
+	Proxied func(context.Context) (total model.ProxyStats, each []proxy.ListenerStats, running bool, err error)
+	// Services returns the counters of virtual services and of the checks.
+	Services func() ([]api.ServiceStats, health.Counters)
+}
+
+// Reader reads the counters of the host. Its methods may be called concurrently.
+type Reader struct {
+	cfg Config
+	// counting is locked while counters are read, before the mutex of the state. It
+	// protects sums.
+	counting sync.Mutex
+	sums     Sums
+}
+
+// NewReader returns a Reader that has read nothing yet.
+func NewReader(cfg Config) *Reader { return &Reader{cfg: cfg} }
+
+// Stats reads all counters. Counters that cannot be read are nil, and Problems says
+// why. It locks the mutex of the state.
+func (m *Reader) Stats(ctx context.Context) api.Stats {
+	m.counting.Lock()
+	defer m.counting.Unlock()
+	s, endpoints := m.counted()
+	failed := func(err error) {
+		if err != nil {
+			s.Problems = append(s.Problems, err.Error())
+		}
+	}
+	links, err := m.cfg.Counters.Inspect().LinkTraffic(linksOf(s.Endpoints, endpoints))
+	failed(err)
+	for i, e := range s.Endpoints {
+		if t, ok := links[e.Endpoint]; ok {
+			s.Endpoints[i].Traffic = &t
+		}
+	}
+	m.sums.AddUp(s.Networks, s.Endpoints)
+	failed(m.countPublishes(ctx, &s, endpoints))
+	s.Services, s.Checks = m.cfg.Services()
+	if fill, ok := m.cfg.Counters.Conntrack().Fill(); ok {
+		s.Conntrack = &fill
+	}
+	Explain(&s)
+	return s
+}
+
+// counted returns what there is to count, and the endpoints by name. It locks the mutex of the state.
+func (m *Reader) counted() (api.Stats, map[string]model.Endpoint) {
+	m.cfg.State.Lock()
+	defer m.cfg.State.Unlock()
+	desired, applied := m.cfg.State.Desired(), m.cfg.State.Applied()
+	s := api.Stats{Networks: []api.NetworkStats{}, Endpoints: []api.EndpointStats{},
+		Publishes: []api.PublishStats{}, Attachments: map[api.Status]int{api.Up: 0, api.Waiting: 0, api.Broken: 0}}
+	drivers, endpoints := map[string]model.Driver{}, map[string]model.Endpoint{}
+	for _, n := range desired.Networks {
+		drivers[n.Name] = n.Driver
+		s.Networks = append(s.Networks, api.NetworkStats{Network: n.Name, Driver: n.Driver})
+	}
+	for _, e := range applied.Endpoints {
+		endpoints[e.Name] = e
+		s.Endpoints = append(s.Endpoints, api.EndpointStats{Endpoint: e.Name, Network: e.Network,
+			Driver: drivers[e.Network]})
+	}
+	for _, p := range applied.Publishes {
+		s.Publishes = append(s.Publishes, api.PublishStats{Network: endpoints[p.Endpoint].Network, Publish: p})
+	}
+	for _, a := range desired.Attachments {
+		_, up := endpoints[a.Name]
+		s.Attachments[stored.StatusOf(up, m.cfg.State.Problems[a.Name])]++
+	}
+	slices.SortFunc(s.Networks, func(a, b api.NetworkStats) int { return strings.Compare(a.Network, b.Network) })
+	slices.SortFunc(s.Endpoints, func(a, b api.EndpointStats) int { return strings.Compare(a.Endpoint, b.Endpoint) })
+	slices.SortFunc(s.Publishes, func(a, b api.PublishStats) int { return a.Compare(b.Publish) })
+	return s, endpoints
+}
+
+// linksOf returns the links of the endpoints that have one.
+func linksOf(all []api.EndpointStats, endpoints map[string]model.Endpoint) []inspect.EndpointLink {
+	var links []inspect.EndpointLink
+	for _, s := range all {
+		if s.Driver.Traits().NoLink {
+			continue
+		}
+		e := endpoints[s.Endpoint]
+		l := inspect.EndpointLink{Endpoint: e.Name, Sandbox: e.Sandbox}
+		if e.HostInterface == "" {
+			l.Name = e.InterfaceName()
+		}
+		links = append(links, l)
+	}
+	return links
+}
+
+// countPublishes reads the counters of all publish modes. A port that the kernel maps
+// may also have a listener of the proxy, for clients that the kernel cannot redirect;
+// both count for the publish.
+func (m *Reader) countPublishes(ctx context.Context, s *api.Stats, endpoints map[string]model.Endpoint) error {
+	x := NewIndex(s.Publishes)
+	return errors.Join(m.countProxied(ctx, s, x), m.countMappings(s, x), m.countMapped(x), m.countTracked(x, endpoints))
+}
+
+// countProxied counts the traffic of the proxy's listeners, as payload.
+func (m *Reader) countProxied(ctx context.Context, s *api.Stats, x Index) error {
+	total, each, running, err := m.cfg.Proxied(ctx)
+	if !running {
+		return err
+	}
+	s.Proxy = &total
+	x.AddProxied(each)
+	return nil
+}
+
+// countMappings counts the traffic of the eBPF data path, as whole frames.
+func (m *Reader) countMappings(s *api.Stats, x Index) error {
+	each, fill, there, err := m.cfg.Counters.EBPF().MappingTraffic()
+	if !there {
+		return err
+	}
+	s.EBPF = &fill
+	x.AddMapped(each)
+	return nil
+}
+
+// countMapped counts the flows that matched elements of the nft maps.
+func (m *Reader) countMapped(x Index) error {
+	if !x.HasTracked() {
+		return nil
+	}
+	each, err := m.cfg.Counters.NFT().MappingTraffic()
+	for _, c := range each {
+		if p := x.Find(c.Proto, c.Host, c.Ports.First); p != nil {
+			AddFlows(p, c.Flows)
+		}
+	}
+	return err
+}
+
+// countTracked counts the open flows of publishes whose flows are in conntrack.
+func (m *Reader) countTracked(x Index, endpoints map[string]model.Endpoint) error {
+	if !x.HasTracked() {
+		return nil
+	}
+	owners := map[netip.Addr]string{}
+	for name, e := range endpoints {
+		for _, a := range e.AllAddresses() {
+			owners[a] = name
+		}
+	}
+	for _, p := range x.All() {
+		if x.Tracked[p.Via] {
+			AddLive(p, 0)
+		}
+	}
+	return m.cfg.Counters.Conntrack().Tracked(func(f conntrack.TrackedFlow) {
+		p := x.Find(f.Proto, f.Host.Addr(), f.Host.Port())
+		if p != nil && x.Tracked[p.Via] && owners[f.Target.Addr()] == p.Endpoint {
+			AddLive(p, 1)
+		}
+	})
+}

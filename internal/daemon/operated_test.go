@@ -17,6 +17,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
 	"fairlead/test/place"
@@ -177,7 +178,7 @@ func (o *operated) removeAll() {
 	}
 	o.removeDockerNetworks()
 	for name := range o.m.networks {
-		_, err := o.Client.RemoveNetwork(context.Background(), name)
+		_, err := admin.RemoveNetwork.Do(context.Background(), o.Client, admin.NetworkName{Name: name})
 		o.expect(err, "", "remove network %s", name)
 	}
 	o.m = nothingExpected()

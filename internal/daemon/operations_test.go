@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,7 +124,7 @@ func (o *operated) removeNetwork() {
 			want = api.Conflict
 		}
 	}
-	_, err := o.Client.RemoveNetwork(context.Background(), n.Name)
+	_, err := admin.RemoveNetwork.Do(context.Background(), o.Client, admin.NetworkName{Name: n.Name})
 	o.expect(err, want, "remove network %s", n.Name)
 	if want == "" {
 		delete(o.m.networks, n.Name)

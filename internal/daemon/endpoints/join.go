@@ -7,9 +7,9 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/external"
+	"fairlead/internal/dockerapi"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
-	"fairlead/internal/sandbox"
 )
 
 // Join creates the link of an external endpoint for the sandbox at path, which need
@@ -56,7 +56,7 @@ func (x *Endpoints) joinDevice(name, path string) (model.Endpoint, engine.Sandbo
 	if err := x.expectSandbox(name, ref); err != nil {
 		return model.Endpoint{}, engine.SandboxConfig{}, err
 	}
-	if at, err := x.cfg.Resolve(sandbox.Answering(x.state.Life), ref); err == nil {
+	if at, err := x.cfg.Resolve(dockerapi.Answering(x.state.Life), ref); err == nil {
 		x.state.Warn("join "+name, x.steps.Do(x.state.Life, func() error { return x.cfg.Applier.Reattach(at) }))
 	} // else Run reattaches it when the sandbox exists
 	x.state.Lock()

@@ -34,6 +34,14 @@ var Orders = []Order{
 			{"serving"},
 		},
 	},
+	{
+		Tree: "internal/gateway/middleware",
+		Floors: [][]string{
+			{"base", "outcome"},
+			{"auth", "body", "failure", "headers", "limit", "rewrite"},
+			{"."},
+		},
+	},
 }
 
 // Check returns the imports that break the order and the packages without a floor, in a fixed order.

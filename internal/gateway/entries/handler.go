@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"fairlead/internal/gateway/forwarded"
-	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/rewrite"
 	"fairlead/internal/gateway/observe"
 	"fairlead/internal/gateway/snapshot"
 	"fairlead/internal/gateway/target"
@@ -30,7 +30,7 @@ func (p *Points) Handler(value gateway.EntryPoint) (*Handler, error) {
 	e := &Handler{current: p.current, name: value.Name, observed: p.observer.Entry(value), targets: target.Of(value),
 		forwarding: f}
 	if value.EncodedCharacters != nil {
-		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)
+		e.denied = rewrite.DeniedCharacters(value.EncodedCharacters)
 	}
 	return e, err
 }

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/outcome"
 	"fairlead/internal/model/gateway"
 )
 
@@ -101,13 +102,13 @@ func TestBufferingFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   io.Reader
 		status int
-		fault  middleware.Fault
+		fault  outcome.Fault
 	}{
 		"aborted": {io.MultiReader(strings.NewReader("a"), iotest.ErrReader(io.ErrUnexpectedEOF)), 400,
-			middleware.ClientFault},
-		"silent":    {iotest.ErrReader(os.ErrDeadlineExceeded), 408, middleware.ClientFault},
-		"no space":  {strings.NewReader("abc"), 500, middleware.GatewayFault},
-		"in memory": {strings.NewReader("a"), 200, middleware.NoFault},
+			outcome.ClientFault},
+		"silent":    {iotest.ErrReader(os.ErrDeadlineExceeded), 408, outcome.ClientFault},
+		"no space":  {strings.NewReader("abc"), 500, outcome.GatewayFault},
+		"in memory": {strings.NewReader("a"), 200, outcome.NoFault},
 	} {
 		w := &blamed{ResponseRecorder: httptest.NewRecorder()}
 		handler.ServeHTTP(w, httptest.NewRequest("POST", "/", c.body))
@@ -120,8 +121,8 @@ func TestBufferingFaults(t *testing.T) {
 // blamed is a response writer that records the fault of its request.
 type blamed struct {
 	*httptest.ResponseRecorder
-	fault middleware.Fault
+	fault outcome.Fault
 }
 
-func (b *blamed) Fault() middleware.Fault     { return b.fault }
-func (b *blamed) SetFault(f middleware.Fault) { b.fault = f }
+func (b *blamed) Fault() outcome.Fault     { return b.fault }
+func (b *blamed) SetFault(f outcome.Fault) { b.fault = f }

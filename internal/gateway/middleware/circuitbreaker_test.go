@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/outcome"
 	"fairlead/internal/model/gateway"
 )
 
@@ -158,31 +159,31 @@ func TestCircuitBreakerIgnoresClients(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		serve func(*clock, http.ResponseWriter, *http.Request)
-		fault middleware.Fault
+		fault outcome.Fault
 		open  bool
 	}{
 		{"slow upload", func(_ *clock, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(200)
-		}, middleware.NoFault, false},
+		}, outcome.NoFault, false},
 		{"slow download", func(at *clock, w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(200)
 			at.pass(time.Minute)
-		}, middleware.NoFault, false},
+		}, outcome.NoFault, false},
 		{"slow server", func(at *clock, w http.ResponseWriter, _ *http.Request) {
 			at.pass(time.Minute)
 			w.WriteHeader(200)
-		}, middleware.NoFault, true},
+		}, outcome.NoFault, true},
 		{"aborted by the client", func(_ *clock, w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(200)
 			panic(http.ErrAbortHandler)
-		}, middleware.ClientFault, false},
+		}, outcome.ClientFault, false},
 		{"aborted by the server", func(_ *clock, w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(200)
 			panic(http.ErrAbortHandler)
-		}, middleware.ServerFault, true},
+		}, outcome.ServerFault, true},
 		{"refused by the client's fault", func(_ *clock, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) },
-			middleware.ClientFault, false},
+			outcome.ClientFault, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := &clock{now: time.Unix(1000, 0)}

@@ -1,6 +1,14 @@
 package middleware
 
-import "fairlead/internal/model/gateway"
+import (
+	"fairlead/internal/gateway/middleware/auth"
+	"fairlead/internal/gateway/middleware/body"
+	"fairlead/internal/gateway/middleware/failure"
+	"fairlead/internal/gateway/middleware/headers"
+	"fairlead/internal/gateway/middleware/limit"
+	"fairlead/internal/gateway/middleware/rewrite"
+	"fairlead/internal/model/gateway"
+)
 
 // kinds has the constructor of each field of gateway.Middleware.
 var kinds []kind
@@ -9,31 +17,38 @@ var kinds []kind
 // initial value.
 func init() {
 	kinds = []kind{
-		of(func(m *gateway.Middleware) *gateway.BasicAuth { return m.BasicAuth }, newBasicAuth),
-		of(func(m *gateway.Middleware) *gateway.Headers { return m.Headers }, newHeaders),
-		of(func(m *gateway.Middleware) *gateway.RedirectScheme { return m.RedirectScheme }, newRedirectScheme),
-		of(func(m *gateway.Middleware) *gateway.StripPrefix { return m.StripPrefix }, newStripPrefix),
-		of(func(m *gateway.Middleware) *gateway.Compress { return m.Compress }, newCompress),
-		of(func(m *gateway.Middleware) *gateway.RedirectRegex { return m.RedirectRegex }, newRedirectRegex),
-		of(func(m *gateway.Middleware) *gateway.ForwardAuth { return m.ForwardAuth }, newForwardAuth),
-		of(func(m *gateway.Middleware) *gateway.IPAllowList { return m.IPAllowList }, newIPAllowList),
-		of(func(m *gateway.Middleware) *gateway.IPAllowList { return m.IPWhiteList }, newIPAllowList),
-		of(func(m *gateway.Middleware) *gateway.Chain { return m.Chain }, newChain),
-		of(func(m *gateway.Middleware) *gateway.Buffering { return m.Buffering }, newBuffering),
-		of(func(m *gateway.Middleware) *gateway.Errors { return m.Errors }, newErrors),
-		of(func(m *gateway.Middleware) *gateway.AddPrefix { return m.AddPrefix }, newAddPrefix),
-		of(func(m *gateway.Middleware) *gateway.ReplacePathRegex { return m.ReplacePathRegex }, newReplacePathRegex),
-		of(func(m *gateway.Middleware) *gateway.ContentType { return m.ContentType }, newContentType),
-		of(func(m *gateway.Middleware) *gateway.RateLimit { return m.RateLimit }, newRateLimit),
-		of(func(m *gateway.Middleware) *gateway.InFlightReq { return m.InFlightReq }, newInFlightReq),
-		of(func(m *gateway.Middleware) *gateway.ReplacePath { return m.ReplacePath }, newReplacePath),
-		of(func(m *gateway.Middleware) *gateway.StripPrefixRegex { return m.StripPrefixRegex }, newStripPrefixRegex),
-		of(func(m *gateway.Middleware) *gateway.Retry { return m.Retry }, newRetry),
-		of(func(m *gateway.Middleware) *gateway.DigestAuth { return m.DigestAuth }, newDigestAuth),
-		of(func(m *gateway.Middleware) *gateway.PassTLSClientCert { return m.PassTLSClientCert }, newPassTLSClientCert),
-		of(func(m *gateway.Middleware) *gateway.EncodedCharacters { return m.EncodedCharacters }, newEncodedCharacters),
-		of(func(m *gateway.Middleware) *gateway.GRPCWeb { return m.GRPCWeb }, newGRPCWeb),
-		of(func(m *gateway.Middleware) *gateway.CircuitBreaker { return m.CircuitBreaker }, newCircuitBreaker),
+		of(func(m *gateway.Middleware) *gateway.BasicAuth { return m.BasicAuth }, auth.NewBasicAuth),
+		of(func(m *gateway.Middleware) *gateway.Headers { return m.Headers }, headers.NewHeaders),
+		of(func(m *gateway.Middleware) *gateway.RedirectScheme { return m.RedirectScheme },
+			rewrite.NewRedirectScheme),
+		of(func(m *gateway.Middleware) *gateway.StripPrefix { return m.StripPrefix }, rewrite.NewStripPrefix),
+		of(func(m *gateway.Middleware) *gateway.Compress { return m.Compress }, body.NewCompress),
+		of(func(m *gateway.Middleware) *gateway.RedirectRegex { return m.RedirectRegex },
+			rewrite.NewRedirectRegex),
+		of(func(m *gateway.Middleware) *gateway.ForwardAuth { return m.ForwardAuth }, auth.NewForwardAuth),
+		of(func(m *gateway.Middleware) *gateway.IPAllowList { return m.IPAllowList }, limit.NewIPAllowList),
+		of(func(m *gateway.Middleware) *gateway.IPAllowList { return m.IPWhiteList }, limit.NewIPAllowList),
+		newChain,
+		of(func(m *gateway.Middleware) *gateway.Buffering { return m.Buffering }, body.NewBuffering),
+		of(func(m *gateway.Middleware) *gateway.Errors { return m.Errors }, failure.NewErrors),
+		of(func(m *gateway.Middleware) *gateway.AddPrefix { return m.AddPrefix }, rewrite.NewAddPrefix),
+		of(func(m *gateway.Middleware) *gateway.ReplacePathRegex { return m.ReplacePathRegex },
+			rewrite.NewReplacePathRegex),
+		of(func(m *gateway.Middleware) *gateway.ContentType { return m.ContentType }, body.NewContentType),
+		of(func(m *gateway.Middleware) *gateway.RateLimit { return m.RateLimit }, limit.NewRateLimit),
+		of(func(m *gateway.Middleware) *gateway.InFlightReq { return m.InFlightReq }, limit.NewInFlightReq),
+		of(func(m *gateway.Middleware) *gateway.ReplacePath { return m.ReplacePath }, rewrite.NewReplacePath),
+		of(func(m *gateway.Middleware) *gateway.StripPrefixRegex { return m.StripPrefixRegex },
+			rewrite.NewStripPrefixRegex),
+		of(func(m *gateway.Middleware) *gateway.Retry { return m.Retry }, failure.NewRetry),
+		of(func(m *gateway.Middleware) *gateway.DigestAuth { return m.DigestAuth }, auth.NewDigestAuth),
+		of(func(m *gateway.Middleware) *gateway.PassTLSClientCert { return m.PassTLSClientCert },
+			headers.NewPassTLSClientCert),
+		of(func(m *gateway.Middleware) *gateway.EncodedCharacters { return m.EncodedCharacters },
+			rewrite.NewEncodedCharacters),
+		of(func(m *gateway.Middleware) *gateway.GRPCWeb { return m.GRPCWeb }, body.NewGRPCWeb),
+		of(func(m *gateway.Middleware) *gateway.CircuitBreaker { return m.CircuitBreaker },
+			failure.NewCircuitBreaker),
 		newPlugin,
 	}
 }

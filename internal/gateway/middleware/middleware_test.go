@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/base"
 	"fairlead/internal/model/gateway"
 )
 
@@ -51,7 +52,7 @@ type request struct {
 }
 
 // build makes a middleware and fails the test if that is not possible.
-func build(t *testing.T, value gateway.Middleware, deps middleware.Deps) middleware.Func {
+func build(t *testing.T, value gateway.Middleware, deps middleware.Deps) base.Func {
 	t.Helper()
 	wrap, err := middleware.New("test", &value, deps)
 	if err != nil {

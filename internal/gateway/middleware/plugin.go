@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/gateway/middleware/base"
 	"fairlead/internal/model/gateway"
 )
 
@@ -29,7 +30,7 @@ var replacements = []struct{ part, use string }{
 
 // newPlugin returns an error: Traefik's plugins are Go source that Traefik interprets,
 // with access to all that its process can reach. The error names the replacement.
-func newPlugin(_ *builder, value *gateway.Middleware) (Func, error) {
+func newPlugin(_ *builder, value *gateway.Middleware) (base.Func, error) {
 	if value.Plugin == nil {
 		return nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/outcome"
 	"fairlead/internal/model/gateway"
 )
 
@@ -26,7 +27,7 @@ type try struct {
 // servers answers attempts as listed, and records the bodies and servers.
 func servers(tries []try, bodies *[]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		attempt := middleware.AttemptOf(r)
+		attempt := outcome.AttemptOf(r)
 		number := len(*bodies)
 		attempt.Use(fmt.Sprint("server", number))
 		text, err := io.ReadAll(io.LimitReader(r.Body, int64(tries[number].read)))
@@ -99,7 +100,7 @@ func TestRetryTimeout(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls++
 		c.pass(600 * time.Millisecond)
-		middleware.AttemptOf(r).Fail(false)
+		outcome.AttemptOf(r).Fail(false)
 		w.WriteHeader(502)
 	})
 	wrapped := build(t, gateway.Middleware{Retry: &value}, middleware.Deps{Now: c.time})(handler)
@@ -114,7 +115,7 @@ func TestRetryCancelled(t *testing.T) {
 	calls := 0
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls++
-		middleware.AttemptOf(r).Fail(false)
+		outcome.AttemptOf(r).Fail(false)
 		cancel()
 		w.WriteHeader(502)
 	})
@@ -130,10 +131,10 @@ func TestRetryCancelled(t *testing.T) {
 func TestRetryOldReader(t *testing.T) {
 	var old io.Reader
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if middleware.AttemptOf(r).Number == 1 {
+		if outcome.AttemptOf(r).Number == 1 {
 			old = r.Body
 			_, _ = io.CopyN(io.Discard, r.Body, 2)
-			middleware.AttemptOf(r).Fail(true)
+			outcome.AttemptOf(r).Fail(true)
 			w.WriteHeader(502)
 			return
 		}
@@ -162,7 +163,7 @@ func (l *limitedReads) SetReadDeadline(time.Time) error {
 func TestRetryKeepsReading(t *testing.T) {
 	out := &limitedReads{ResponseRecorder: httptest.NewRecorder()}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		first := middleware.AttemptOf(r).Number == 1
+		first := outcome.AttemptOf(r).Number == 1
 		if first {
 			_, _ = io.CopyN(io.Discard, r.Body, 2)
 			w.WriteHeader(503)
@@ -226,7 +227,7 @@ func TestRetryDoesNotWaitForBody(t *testing.T) {
 
 // TestAttemptOfNone checks that a proxy can report failures without a retry.
 func TestAttemptOfNone(t *testing.T) {
-	attempt := middleware.AttemptOf(httptest.NewRequest("GET", "/", nil))
+	attempt := outcome.AttemptOf(httptest.NewRequest("GET", "/", nil))
 	attempt.Use("a")
 	attempt.Fail(true)
 	if attempt != nil {

@@ -3,6 +3,7 @@ package middleware
 import (
 	"reflect"
 
+	"fairlead/internal/gateway/middleware/base"
 	"fairlead/internal/model/gateway"
 )
 
@@ -15,7 +16,7 @@ type States map[string]state
 // state is a middleware that was built, and its value.
 type state struct {
 	value *gateway.Middleware
-	made  Func
+	made  base.Func
 }
 
 // key returns the key of the middleware at the end of the path of chains. One that a place
@@ -36,7 +37,7 @@ func (s States) key(path []string) string {
 }
 
 // kept returns the middleware of the last configuration, nil if there is none with this value.
-func (b *builder) kept(value *gateway.Middleware) Func {
+func (b *builder) kept(value *gateway.Middleware) base.Func {
 	if b.Next == nil {
 		return nil
 	}
@@ -51,8 +52,8 @@ func (b *builder) kept(value *gateway.Middleware) Func {
 
 // keep records a middleware for the next configuration, unless it depends on more than its
 // value.
-func (b *builder) keep(value *gateway.Middleware, made Func) {
-	if b.Next != nil && !b.depends {
+func (b *builder) keep(value *gateway.Middleware, made base.Func) {
+	if b.Next != nil && !b.part.Depends {
 		b.Next[b.Next.key(b.path)] = state{value, made}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"fairlead/internal/gateway/accesslog"
 	"fairlead/internal/gateway/metric"
-	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/outcome"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
 )
@@ -39,7 +39,7 @@ type Exchange struct {
 	written  int64
 	attempts int
 	// fault is that of the last failure.
-	fault middleware.Fault
+	fault outcome.Fault
 	// kind and counted are for the metrics: counted requests take a router that is counted. open
 	// counts the request while it is in progress.
 	kind    metric.Kind
@@ -68,7 +68,7 @@ func ExchangeOf(w http.ResponseWriter) *Exchange {
 // Send records that a server of a service gets the request. open counts the service's requests in progress; it is nil
 // if the metrics lack them.
 func (x *Exchange) Send(service string, server *url.URL, open *metric.Open) {
-	x.service, x.server, x.origin, x.fault = service, server, nil, middleware.NoFault
+	x.service, x.server, x.origin, x.fault = service, server, nil, outcome.NoFault
 	if x.attempts++; x.counted {
 		open.Begin(x.kind)
 	}
@@ -118,10 +118,10 @@ func (x *Exchange) answer() accesslog.Origin {
 }
 
 // Fault returns who caused the failure of the request.
-func (x *Exchange) Fault() middleware.Fault { return x.fault }
+func (x *Exchange) Fault() outcome.Fault { return x.fault }
 
 // SetFault records who caused the failure of the request.
-func (x *Exchange) SetFault(f middleware.Fault) { x.fault = f }
+func (x *Exchange) SetFault(f outcome.Fault) { x.fault = f }
 
 // Unwrap lets http.ResponseController find the methods of the connection.
 func (x *Exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/outcome"
 )
 
 // Response notes the status of a server's response, and when its head arrived.
@@ -27,7 +27,7 @@ type Response struct {
 
 func (w *Response) note(status int) {
 	if w.Status == 0 && status >= http.StatusOK {
-		w.Status, w.First = status, middleware.ServerTook(w.request, w.began)
+		w.Status, w.First = status, outcome.ServerTook(w.request, w.began)
 		if w.copies {
 			w.header = w.Header().Clone()
 		}

@@ -14,7 +14,7 @@ import (
 	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/metric"
-	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/outcome"
 	"fairlead/internal/gateway/observe"
 	"fairlead/internal/gateway/sticky"
 	"fairlead/internal/gateway/transport"
@@ -108,7 +108,7 @@ func unavailable(w http.ResponseWriter) {
 // retry has tried, if there is one.
 func (b *balancer) choose(r *http.Request) *place {
 	p := b.next(r)
-	attempt := middleware.AttemptOf(r)
+	attempt := outcome.AttemptOf(r)
 	if p == nil || attempt == nil || !slices.Contains(attempt.Tried, p.key) {
 		return p
 	}
@@ -127,7 +127,7 @@ const mostAttempts = 3
 // is lost by that: the server cannot have begun to work on it, or the method is
 // idempotent.
 func (b *balancer) serve(w http.ResponseWriter, r *http.Request, p *place) {
-	attempt := middleware.AttemptOf(r)
+	attempt := outcome.AttemptOf(r)
 	var tried [mostAttempts]*place
 	for n := 0; ; n++ {
 		tried[n] = p
@@ -137,11 +137,11 @@ func (b *balancer) serve(w http.ResponseWriter, r *http.Request, p *place) {
 			return
 		}
 		fault, e := faultOf(r, err), transport.AsError(err)
-		if fault == middleware.ServerFault {
+		if fault == outcome.ServerFault {
 			p.Record(e, time.Now())
 		}
 		p = nil
-		if fault != middleware.ClientFault {
+		if fault != outcome.ClientFault {
 			attempt.Fail(e.Sent)
 			if n+1 < mostAttempts && e.Repeatable(r.Method) && !isTimeout(err) {
 				p = b.other(tried[:n+1])
@@ -209,7 +209,7 @@ func (b *balancer) forward(w http.ResponseWriter, x *observe.Exchange, r *http.R
 // than the server's says nothing about the server.
 func (b *balancer) learn(p *place, r *http.Request, seen *observe.Response, err error) {
 	fault := faultOf(r, err)
-	if fault == middleware.ClientFault || fault == middleware.GatewayFault || r.Context().Err() != nil {
+	if fault == outcome.ClientFault || fault == outcome.GatewayFault || r.Context().Err() != nil {
 		return
 	}
 	now := time.Now()
@@ -218,7 +218,7 @@ func (b *balancer) learn(p *place, r *http.Request, seen *observe.Response, err 
 	}
 	switch {
 	case b.passive == nil:
-	case fault == middleware.NoFault && seen.Status < http.StatusInternalServerError:
+	case fault == outcome.NoFault && seen.Status < http.StatusInternalServerError:
 		p.Succeed()
 	case p.Fail(b.passive, now):
 		b.log.Info("server is taken out after failed requests", "service", b.service,
@@ -228,7 +228,7 @@ func (b *balancer) learn(p *place, r *http.Request, seen *observe.Response, err 
 
 // failed answers a request that could not be forwarded. If the response has begun,
 // only the end of its connection shows the client that it is truncated.
-func failed(w http.ResponseWriter, r *http.Request, err error, fault middleware.Fault) {
+func failed(w http.ResponseWriter, r *http.Request, err error, fault outcome.Fault) {
 	x := observe.ExchangeOf(w)
 	if x != nil {
 		x.SetFault(fault)

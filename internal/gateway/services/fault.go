@@ -7,25 +7,25 @@ import (
 	"net/http"
 
 	"fairlead/internal/gateway/h1"
-	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/outcome"
 	"fairlead/internal/gateway/transport"
 )
 
 // faultOf returns who caused that a request could not be forwarded. It is the only place that decides:
 // conditions of servers, circuit breakers, retries and statuses depend on it.
-func faultOf(r *http.Request, err error) middleware.Fault {
+func faultOf(r *http.Request, err error) outcome.Fault {
 	var e *h1.Error
 	switch {
 	case err == nil:
-		return middleware.NoFault
+		return outcome.NoFault
 	case errors.Is(r.Context().Err(), context.Canceled), errors.Is(err, context.Canceled):
-		return middleware.ClientFault
+		return outcome.ClientFault
 	case errors.Is(err, h1.ErrBusy):
-		return middleware.GatewayFault
+		return outcome.GatewayFault
 	case errors.As(err, &e) && e.Client:
-		return middleware.ClientFault
+		return outcome.ClientFault
 	}
-	return middleware.ServerFault
+	return outcome.ServerFault
 }
 
 // statusOf returns the status for a request that could not be forwarded. That of a client's fault is

@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
-	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/outcome"
 )
 
 // mirroring sends copies of requests to other services and ignores their responses.
@@ -99,7 +99,7 @@ const mirrorTimeout = time.Minute
 
 // copied returns a handler that serves a copy of the request.
 func copied(to http.Handler, r *http.Request, body []byte) http.Handler {
-	c := r.Clone(middleware.WithoutAttempt(context.WithoutCancel(r.Context())))
+	c := r.Clone(outcome.WithoutAttempt(context.WithoutCancel(r.Context())))
 	c.Body, c.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		ctx, cancel := context.WithTimeout(c.Context(), mirrorTimeout)

@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/middleware/outcome"
 	"fairlead/internal/model/gateway"
 )
 
@@ -30,8 +31,8 @@ func TestPanicsOfMirrors(t *testing.T) {
 // TestCopiesAreNoAttempts sends a copy of a request that retry may send again: the copy must not change the attempt,
 // which another goroutine uses.
 func TestCopiesAreNoAttempts(t *testing.T) {
-	attempts := make(chan *middleware.Attempt, 1)
-	service := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { attempts <- middleware.AttemptOf(r) })
+	attempts := make(chan *outcome.Attempt, 1)
+	service := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { attempts <- outcome.AttemptOf(r) })
 	m := &mirroring{service: http.NotFoundHandler(), count: new(atomic.Uint64), copies: new(admission.Copies),
 		mirrors: []mirror{{percent: 100, service: service}}}
 	retry, err := middleware.New("retry", &gateway.Middleware{Retry: &gateway.Retry{Attempts: 2}}, middleware.Deps{})

@@ -22,6 +22,7 @@ type Names struct {
 	Hosts hosttls.Hosts
 }
 
+// NewNames returns the names of a configuration without certificates and options.
 func NewNames() *Names {
 	return &Names{Certificates: map[string]*tls.Certificate{},
 		Options: hosttls.Options{Configs: map[string]*tls.Config{}, SNIStrict: map[string]bool{}}}

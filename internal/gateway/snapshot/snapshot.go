@@ -33,6 +33,7 @@ type Routes struct {
 	Plain, TLS *route.Table
 }
 
+// Of returns the routers that connections with or without TLS see.
 func (e *Routes) Of(secure bool) *route.Table {
 	if secure {
 		return e.TLS

@@ -35,6 +35,10 @@ var Orders = []Order{
 		},
 	},
 	{
+		Tree:   "internal/gateway/acme",
+		Floors: [][]string{{"dns", "acmetest"}, {"."}},
+	},
+	{
 		Tree: "internal/gateway/middleware",
 		Floors: [][]string{
 			{"base", "outcome"},

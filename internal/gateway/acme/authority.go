@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/gateway/acme/dns"
 	"fairlead/internal/model/gateway"
 
 	"github.com/mholt/acmez/v3"
@@ -61,7 +62,7 @@ func newAuthority(value gateway.Resolver, s store, log *slog.Logger) (*authority
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 30 * time.Second, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: time.Minute,
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: cmp.Or(value.CAServerName,
-			variable("LEGO_CA_SERVER_NAME"))},
+			dns.Variable("LEGO_CA_SERVER_NAME"))},
 	}}, nil
 }
 
@@ -69,9 +70,9 @@ func newAuthority(value gateway.Resolver, s store, log *slog.Logger) (*authority
 // the system's. The resolver's settings come before lego's variables.
 func rootsOf(value gateway.Resolver) (*x509.CertPool, error) {
 	files, system := value.CACertificates, value.CASystemCertPool
-	if list := variable("LEGO_CA_CERTIFICATES"); len(files) == 0 && list != "" {
+	if list := dns.Variable("LEGO_CA_CERTIFICATES"); len(files) == 0 && list != "" {
 		files = strings.Split(list, string(os.PathListSeparator))
-		system, _ = strconv.ParseBool(variable("LEGO_CA_SYSTEM_CERT_POOL"))
+		system, _ = strconv.ParseBool(dns.Variable("LEGO_CA_SYSTEM_CERT_POOL"))
 	}
 	if len(files) == 0 {
 		return nil, nil

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"fairlead/internal/alarm"
+	"fairlead/internal/gateway/acme/dns"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 
@@ -67,7 +68,7 @@ type resolver struct {
 	store store
 	// shared is the storage if several gateways use it.
 	shared Shared
-	dns    *dnsSolver
+	dns    *dns.Solver
 	// settings identify the resolver's settings.
 	settings string
 	// problem says why it cannot obtain certificates.
@@ -144,7 +145,7 @@ func newResolver(name string, value gateway.Resolver, storages map[string]certma
 		r.replaceAccount = r.shared != nil
 	}
 	if err == nil && value.DNSChallenge != nil {
-		r.dns, variables, err = newDNSSolver(*value.DNSChallenge)
+		r.dns, variables, err = dns.New(*value.DNSChallenge)
 	}
 	if err != nil {
 		r.problem = err.Error()
@@ -319,7 +320,7 @@ func (m *Manager) obtain(ctx context.Context, r *resolver, names []string, old *
 	ctx, cancel := context.WithTimeout(ctx, longestAttempt)
 	defer cancel()
 	client := r.client(limits)
-	client.ChallengeSolvers = m.challenges.solvers(r.value, r.dns.solver())
+	client.ChallengeSolvers = m.challenges.solvers(r.value, r.dns.AsSolver())
 	if r.shared != nil {
 		solver := sharedSolver{r.shared, r.store.key(certificateKind, idOf(names))}
 		for _, kind := range []string{protocol.ChallengeTypeHTTP01, protocol.ChallengeTypeTLSALPN01} {

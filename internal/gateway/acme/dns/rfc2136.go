@@ -1,4 +1,4 @@
-package acme
+package dns
 
 import (
 	"cmp"
@@ -23,8 +23,8 @@ type dynamicUpdate struct {
 const recordTTL = 60
 
 func newDynamicUpdate() (operator, error) {
-	u := dynamicUpdate{server: variable("RFC2136_NAMESERVER"), key: variable("RFC2136_TSIG_KEY"),
-		secret: variable("RFC2136_TSIG_SECRET"), hashing: cmp.Or(variable("RFC2136_TSIG_ALGORITHM"), dns.HmacSHA1)}
+	u := dynamicUpdate{server: Variable("RFC2136_NAMESERVER"), key: Variable("RFC2136_TSIG_KEY"),
+		secret: Variable("RFC2136_TSIG_SECRET"), hashing: cmp.Or(Variable("RFC2136_TSIG_ALGORITHM"), dns.HmacSHA1)}
 	if u.server == "" {
 		return nil, errors.New("set RFC2136_NAMESERVER to the address of the zone's primary name server")
 	}

@@ -1,4 +1,7 @@
-package acme
+// Package dns proves the control of names by records of their zones (RFC 8555, 8.4), with the operators that change them.
+//
+// It asks no authority, and does not decide which names need a certificate.
+package dns
 
 import (
 	"context"
@@ -28,8 +31,8 @@ type operator interface {
 	patience() time.Duration
 }
 
-// dnsSolver proves the control of a name by a record of its zone (RFC 8555, 8.4).
-type dnsSolver struct {
+// Solver proves the control of a name by a record of its zone (RFC 8555, 8.4).
+type Solver struct {
 	value    gateway.DNSChallenge
 	operator operator
 	client   *dns01.Client
@@ -39,8 +42,8 @@ type dnsSolver struct {
 	active map[string]*certmagic.DNS01Solver
 }
 
-// newDNSSolver returns the solver, and the variables that its operator reads.
-func newDNSSolver(value gateway.DNSChallenge) (*dnsSolver, []string, error) {
+// New returns the solver, and the variables that its operator reads.
+func New(value gateway.DNSChallenge) (*Solver, []string, error) {
 	known, ok := operators[value.Provider]
 	if !ok {
 		return nil, nil, fmt.Errorf("dnsChallenge.provider %s is not built in: want one of %s; exec and httpreq call a "+
@@ -53,7 +56,7 @@ func newDNSSolver(value gateway.DNSChallenge) (*dnsSolver, []string, error) {
 	}
 	options := dns01.NewOptions()
 	options.RecursiveNameservers = value.Resolvers
-	return &dnsSolver{value: value, operator: o, client: dns01.NewClient(options),
+	return &Solver{value: value, operator: o, client: dns01.NewClient(options),
 		active: map[string]*certmagic.DNS01Solver{}}, variablesOf(known.variables), nil
 }
 
@@ -66,8 +69,8 @@ func variablesOf(prefixes []string) []string {
 	return all
 }
 
-// solver returns the solver, or nil if the resolver has no DNS challenge.
-func (d *dnsSolver) solver() acmez.Solver {
+// AsSolver returns the solver, or nil if the resolver has no DNS challenge.
+func (d *Solver) AsSolver() acmez.Solver {
 	if d == nil {
 		return nil
 	}
@@ -78,7 +81,7 @@ func (d *dnsSolver) solver() acmez.Solver {
 var legoMu sync.Mutex
 
 // with calls f while the library uses the resolver's name servers.
-func (d *dnsSolver) with(f func() error) error {
+func (d *Solver) with(f func() error) error {
 	legoMu.Lock()
 	defer legoMu.Unlock()
 	dns01.SetDefaultClient(d.client)
@@ -86,7 +89,7 @@ func (d *dnsSolver) with(f func() error) error {
 }
 
 // Present implements acmez.Solver. It follows a CNAME of the record's name to another zone.
-func (d *dnsSolver) Present(ctx context.Context, c protocol.Challenge) error {
+func (d *Solver) Present(ctx context.Context, c protocol.Challenge) error {
 	var info dns01.ChallengeInfo
 	_ = d.with(func() error {
 		info = dns01.GetChallengeInfo(ctx, c.Identifier.Value, c.KeyAuthorization)
@@ -104,19 +107,19 @@ func (d *dnsSolver) Present(ctx context.Context, c protocol.Challenge) error {
 	return s.Present(ctx, c)
 }
 
-func (d *dnsSolver) of(c protocol.Challenge) *certmagic.DNS01Solver {
+func (d *Solver) of(c protocol.Challenge) *certmagic.DNS01Solver {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.active[c.KeyAuthorization]
 }
 
 // Wait implements acmez.Waiter: it waits until name servers have the record.
-func (d *dnsSolver) Wait(ctx context.Context, c protocol.Challenge) error {
+func (d *Solver) Wait(ctx context.Context, c protocol.Challenge) error {
 	return d.of(c).Wait(ctx, c)
 }
 
 // CleanUp implements acmez.Solver.
-func (d *dnsSolver) CleanUp(ctx context.Context, c protocol.Challenge) error {
+func (d *Solver) CleanUp(ctx context.Context, c protocol.Challenge) error {
 	defer func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -127,7 +130,7 @@ func (d *dnsSolver) CleanUp(ctx context.Context, c protocol.Challenge) error {
 
 // records implements certmagic.DNSProvider for the record of one challenge.
 type records struct {
-	*dnsSolver
+	*Solver
 	challenge protocol.Challenge
 }
 

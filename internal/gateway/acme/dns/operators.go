@@ -1,4 +1,4 @@
-package acme
+package dns
 
 import (
 	"context"
@@ -79,9 +79,9 @@ func (l library) patience() time.Duration {
 	return 0
 }
 
-// variable returns the value of a variable of the environment, or the content of the file
+// Variable returns the value of a variable of the environment, or the content of the file
 // that the variable with _FILE names, as the library does.
-func variable(name string) string {
+func Variable(name string) string {
 	if value := os.Getenv(name); value != "" {
 		return value
 	}

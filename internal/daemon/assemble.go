@@ -50,9 +50,9 @@ func assemble(cfg Config, life context.Context, watcher *watch.Watcher) *Daemon 
 	if cfg.Gateway != nil {
 		d.keeper = gateway.New(cfg.Gateway, cfg.Log)
 	}
-	d.applier = applier.New(applier.Config{State: s, Steps: d.steps, Networks: d.networks, Sandboxes: d.sandboxes,
+	d.applier = &applier.Applier{State: s, Steps: d.steps, Networks: d.networks, Sandboxes: d.sandboxes,
 		Services: d.services, Engine: d.engine, Leases: d.leases, Resolve: cfg.Sandboxes.Resolve,
-		Applied: func() { d.overlays.Update(); d.wantGateway() }})
+		Applied: func() { d.overlays.Update(); d.wantGateway() }}
 	d.serviceRequests = services.NewRequests(d.services, d.applier.Settle, d.applier.Plan)
 	d.engineRequests = endpoints.New(endpoints.Config{State: s, Steps: d.steps, Sandboxes: d.sandboxes,
 		Applier: d.applier, Engine: d.engine, Kernel: cfg.Kernel, Resolve: cfg.Sandboxes.Resolve})

@@ -27,28 +27,24 @@ func createNetwork(d *Daemon, n model.Network, dry bool) (api.Result, error) {
 		return api.Result{}, api.Faultf(api.Invalid, "network %s: driver %s attaches no sandboxes: choose another",
 			n.Name, n.Driver)
 	}
-	if err := d.networks.CheckOverlap(d.state.Desired(), n); err != nil {
+	w := d.state.Desired()
+	if err := d.networks.CheckOverlap(w, n); err != nil {
 		return api.Result{}, err
 	}
-	next := d.state.Desired()
-	next.Networks = slices.Clone(next.Networks)
-	i := slices.IndexFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name })
+	have, known := w.Network(n.Name)
 	switch {
-	case i < 0:
-		next.Networks = append(next.Networks, n)
-	case next.Networks[i].Equal(n):
+	case known && have.Equal(n):
 		return api.Result{}, nil
-	case next.Networks[i].Origin != n.Origin:
-		if n.Origin = next.Networks[i].Origin; next.Networks[i].Equal(n) {
+	case known && have.Origin != n.Origin:
+		if n.Origin = have.Origin; have.Equal(n) {
 			return api.Result{}, nil
 		}
 		return api.Result{}, spec.OtherOrigin("network "+n.Name, n.Origin)
-	case next.Networks[i].Driver != n.Driver:
+	case known && have.Driver != n.Driver:
 		return api.Result{}, api.Faultf(api.Conflict,
-			"network %s already exists with driver %s: remove it first", n.Name, next.Networks[i].Driver)
-	default:
-		next.Networks[i] = n
+			"network %s already exists with driver %s: remove it first", n.Name, have.Driver)
 	}
+	next := w.WithNetwork(n)
 	if err := d.acceptable(next, n); err != nil {
 		return api.Result{}, &api.Fault{Code: api.Invalid, Err: err}
 	}
@@ -100,8 +96,7 @@ func removeNetwork(d *Daemon, name string) (api.Result, error) {
 		return api.Result{}, api.Faultf(api.Conflict,
 			"network %s has attachments (%s): detach them first", name, strings.Join(users, ", "))
 	}
-	next := d.state.Desired()
-	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), func(n model.Network) bool { return n.Name == name })
+	next := d.state.Desired().WithoutNetwork(name)
 	if len(next.Networks) == len(d.state.Desired().Networks) {
 		return api.Result{Notes: []string{fmt.Sprintf("there is no network %s: nothing to do", name)}}, nil
 	}

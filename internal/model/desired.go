@@ -43,6 +43,19 @@ func (w Desired) Network(name string) (Network, bool) {
 	return State{Networks: w.Networks}.Network(name)
 }
 
+// WithNetwork returns the desired state with the network, which replaces one with the
+// same name.
+func (w Desired) WithNetwork(n Network) Desired {
+	w.Networks = replaced(w.Networks, n, func(o Network) bool { return o.Name == n.Name })
+	return w
+}
+
+// WithoutNetwork returns the desired state without the network with the name.
+func (w Desired) WithoutNetwork(name string) Desired {
+	w.Networks = slices.DeleteFunc(slices.Clone(w.Networks), func(n Network) bool { return n.Name == name })
+	return w
+}
+
 // Attachment returns the attachment with the name.
 func (w Desired) Attachment(name string) (Attachment, bool) {
 	i := slices.IndexFunc(w.Attachments, func(a Attachment) bool { return a.Name == name })
@@ -55,12 +68,7 @@ func (w Desired) Attachment(name string) (Attachment, bool) {
 // WithAttachment returns the desired state with the attachment, which replaces one with
 // the same name.
 func (w Desired) WithAttachment(a Attachment) Desired {
-	w.Attachments = slices.Clone(w.Attachments)
-	if i := slices.IndexFunc(w.Attachments, func(o Attachment) bool { return o.Name == a.Name }); i >= 0 {
-		w.Attachments[i] = a
-	} else {
-		w.Attachments = append(w.Attachments, a)
-	}
+	w.Attachments = replaced(w.Attachments, a, func(o Attachment) bool { return o.Name == a.Name })
 	return w
 }
 
@@ -207,13 +215,24 @@ func (w Desired) Service(name string) (VirtualService, bool) {
 // WithService returns the desired state with the service, which replaces one with the
 // same name.
 func (w Desired) WithService(v VirtualService) Desired {
-	w.Services = slices.Clone(w.Services)
-	if i := slices.IndexFunc(w.Services, func(o VirtualService) bool { return o.Name == v.Name }); i >= 0 {
-		w.Services[i] = v
-	} else {
-		w.Services = append(w.Services, v)
-	}
+	w.Services = replaced(w.Services, v, func(o VirtualService) bool { return o.Name == v.Name })
 	return w
+}
+
+// WithoutService returns the desired state without the service with the name.
+func (w Desired) WithoutService(name string) Desired {
+	w.Services = slices.DeleteFunc(slices.Clone(w.Services), func(v VirtualService) bool { return v.Name == name })
+	return w
+}
+
+// replaced returns a copy of a list in which an object replaces the same one, or is the last.
+func replaced[T any](all []T, one T, same func(T) bool) []T {
+	all = slices.Clone(all)
+	if i := slices.IndexFunc(all, same); i >= 0 {
+		all[i] = one
+		return all
+	}
+	return append(all, one)
 }
 
 // Permitted returns the state without the services of the cluster that are not valid, and why they are not: an earlier

@@ -21,20 +21,20 @@ const adoptLimit = 10 * time.Second
 func (ap *Applier) Adopt(w model.Desired) {
 	for ap.tryAdopt(w) {
 	}
-	ap.state.Lock()
-	defer ap.state.Unlock()
-	ap.steps.StartLeasing()
+	ap.State.Lock()
+	defer ap.State.Unlock()
+	ap.Steps.StartLeasing()
 }
 
 // tryAdopt is one attempt of Adopt. It reports whether there must be another one, which leaves out what was refused.
 func (ap *Applier) tryAdopt(w model.Desired) (again bool) {
-	ctx, cancel := context.WithTimeout(ap.state.Life, adoptLimit)
+	ctx, cancel := context.WithTimeout(ap.State.Life, adoptLimit)
 	defer cancel()
-	err := ap.steps.Repeat(ctx, func() error { return ap.adoptAll(w) })
+	err := ap.Steps.Repeat(ctx, func() error { return ap.adoptAll(w) })
 	if err == nil || ap.leaveOut(err) {
 		return err != nil
 	}
-	ap.state.Log.Error("take over the attachments", "error", err)
+	ap.State.Log.Error("take over the attachments", "error", err)
 	ap.adoptEach(ctx)
 	return false
 }
@@ -42,12 +42,12 @@ func (ap *Applier) tryAdopt(w model.Desired) (again bool) {
 // leaveOut records a problem for each object of the desired state that the error of the engine names. It reports
 // whether there are new ones. It locks the mutex of the state.
 func (ap *Applier) leaveOut(refused error) (left bool) {
-	ap.state.Lock()
-	defer ap.state.Unlock()
+	ap.State.Lock()
+	defer ap.State.Unlock()
 	for _, one := range spec.Flatten(refused) {
-		for _, key := range slices.Concat(problemKeys(spec.Refused(ap.state.Desired(), one))...) {
-			if ap.state.Problems[key] == "" {
-				ap.state.Fail(key, one)
+		for _, key := range slices.Concat(problemKeys(spec.Refused(ap.State.Desired(), one))...) {
+			if ap.State.Problems[key] == "" {
+				ap.State.Fail(key, one)
 				left = true
 			}
 		}
@@ -58,18 +58,18 @@ func (ap *Applier) leaveOut(refused error) (left bool) {
 // adoptAll takes over the desired state without the objects that have a problem. There is no earlier state that it
 // could restore.
 func (ap *Applier) adoptAll(w model.Desired) error {
-	ap.state.Assume(w)
+	ap.State.Assume(w)
 	for _, a := range w.Attachments {
 		if a.Sandbox != "" && a.HostInterface == "" {
-			ap.cfg.Sandboxes.Adopt(a)
+			ap.Sandboxes.Adopt(a)
 		}
 		if external.Is(a) {
-			ap.cfg.Sandboxes.External.Await(a.Name, false)
+			ap.Sandboxes.External.Await(a.Name, false)
 		}
 	}
-	ap.cfg.Sandboxes.RecordExternal()
-	ap.forgetDead(ap.cfg.Sandboxes.Dead(ap.state.Desired()))
-	before, next := ap.state.Desired(), ap.state.Desired()
+	ap.Sandboxes.RecordExternal()
+	ap.forgetDead(ap.Sandboxes.Dead(ap.State.Desired()))
+	before, next := ap.State.Desired(), ap.State.Desired()
 	return ap.attemptWithoutDead(&before, &next)
 }
 
@@ -92,13 +92,13 @@ func (ap *Applier) adoptEach(ctx context.Context) {
 // notApplied returns the keys of the objects of the desired state without a problem, by their kinds, and records that
 // they are not applied yet. It locks the mutex of the state.
 func (ap *Applier) notApplied() [][]string {
-	ap.state.Lock()
-	defer ap.state.Unlock()
-	kinds := problemKeys(ap.state.Desired())
+	ap.State.Lock()
+	defer ap.State.Unlock()
+	kinds := problemKeys(ap.State.Desired())
 	for i, keys := range kinds {
-		kinds[i] = slices.DeleteFunc(keys, func(key string) bool { return ap.state.Problems[key] != "" })
+		kinds[i] = slices.DeleteFunc(keys, func(key string) bool { return ap.State.Problems[key] != "" })
 		for _, key := range kinds[i] {
-			ap.state.Problems[key] = notApplied
+			ap.State.Problems[key] = notApplied
 		}
 	}
 	return kinds
@@ -130,27 +130,27 @@ func problemKeys(w model.Desired) [][]string {
 func (ap *Applier) admitEach(ctx context.Context, keys []string) {
 	for _, key := range keys {
 		if err := ap.admit(ctx, key); err != nil {
-			ap.state.Lock()
-			ap.state.Fail(key, err)
-			ap.state.Unlock()
+			ap.State.Lock()
+			ap.State.Fail(key, err)
+			ap.State.Unlock()
 		}
 	}
 }
 
 // admit applies objects that are not applied yet. If that fails, none of them is. It locks the mutex of the state.
 func (ap *Applier) admit(ctx context.Context, keys ...string) error {
-	return ap.steps.Repeat(ctx, func() error { return ap.tryAdmit(keys) })
+	return ap.Steps.Repeat(ctx, func() error { return ap.tryAdmit(keys) })
 }
 
 // tryAdmit is one attempt of admit.
 func (ap *Applier) tryAdmit(keys []string) error {
 	for _, key := range keys {
-		delete(ap.state.Problems, key)
+		delete(ap.State.Problems, key)
 	}
 	err := ap.applySaved()
 	if err != nil {
 		for _, key := range keys {
-			ap.state.Problems[key] = notApplied
+			ap.State.Problems[key] = notApplied
 		}
 	}
 	return err

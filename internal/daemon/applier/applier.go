@@ -15,8 +15,9 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// Config contains what an Applier needs.
-type Config struct {
+// Applier saves and applies desired states. It has no state of its own: its fields are the parts that it uses. Its
+// methods expect that the mutex of the state is locked, unless they say something else.
+type Applier struct {
 	State     *state.State
 	Steps     *step.Runner
 	Networks  *networks.Networks
@@ -29,14 +30,3 @@ type Config struct {
 	// Applied is called with the mutex of the state after a desired state was applied.
 	Applied func()
 }
-
-// Applier saves and applies desired states. It has no state of its own. Its methods expect that the mutex of the state
-// is locked, unless they say something else.
-type Applier struct {
-	cfg   Config
-	state *state.State
-	steps *step.Runner
-}
-
-// New returns an Applier.
-func New(cfg Config) *Applier { return &Applier{cfg: cfg, state: cfg.State, steps: cfg.Steps} }

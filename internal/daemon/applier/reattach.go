@@ -12,9 +12,9 @@ import (
 // the mutex of the state.
 func (ap *Applier) Verify(suspect func(*watched.Sandbox) bool) {
 	repeated := false
-	ap.steps.Soon("remove what belonged to a sandbox", func() error {
-		ap.cfg.Sandboxes.RecordExternal()
-		dead := ap.cfg.Sandboxes.DeadAmong(ap.state.Desired(), suspect)
+	ap.Steps.Soon("remove what belonged to a sandbox", func() error {
+		ap.Sandboxes.RecordExternal()
+		dead := ap.Sandboxes.DeadAmong(ap.State.Desired(), suspect)
 		if len(dead) == 0 && !repeated {
 			return nil
 		}
@@ -25,9 +25,9 @@ func (ap *Applier) Verify(suspect func(*watched.Sandbox) bool) {
 
 // Restore applies waiting attachments whose sandboxes run again. It locks the mutex of the state.
 func (ap *Applier) Restore(ctx context.Context) {
-	for _, ref := range ap.cfg.Sandboxes.Awaited() {
-		if at, err := ap.cfg.Resolve(ctx, ref); err == nil {
-			ap.steps.Soon("attach "+ref, func() error { return ap.Reattach(at) })
+	for _, ref := range ap.Sandboxes.Awaited() {
+		if at, err := ap.Resolve(ctx, ref); err == nil {
+			ap.Steps.Soon("attach "+ref, func() error { return ap.Reattach(at) })
 		}
 	}
 }
@@ -35,29 +35,29 @@ func (ap *Applier) Restore(ctx context.Context) {
 // Reattach applies the waiting attachments of a sandbox, one by one. Returns an
 // engine.UnopenedError if one still waits for its ports; other errors are problems of the attachments.
 func (ap *Applier) Reattach(at sandbox.Sandbox) error {
-	b, _, err := ap.cfg.Sandboxes.Inspect(at)
+	b, _, err := ap.Sandboxes.Inspect(at)
 	if err != nil {
 		return nil // it has ended again; another event will follow
 	}
-	ap.cfg.Sandboxes.Watch(b, at)
+	ap.Sandboxes.Watch(b, at)
 	var waits error
-	for _, a := range ap.state.Desired().Attachments {
+	for _, a := range ap.State.Desired().Attachments {
 		if a.Ref != at.Ref || a.Sandbox != "" {
 			continue
 		}
-		delete(ap.state.Problems, a.Name)
-		ap.cfg.Sandboxes.Arrive(&a, at)
+		delete(ap.State.Problems, a.Name)
+		ap.Sandboxes.Arrive(&a, at)
 		a.Sandbox, a.Namespace = b.Path, b.Namespace
-		if err := ap.Settle(ap.state.Desired().WithAttachment(a)); sockets.AreUnopened(err) {
+		if err := ap.Settle(ap.State.Desired().WithAttachment(a)); sockets.AreUnopened(err) {
 			waits = err
 			continue
 		} else if err != nil {
-			ap.state.Fail(a.Name, err)
+			ap.State.Fail(a.Name, err)
 			continue
 		}
-		ap.state.Log.Info("sandbox is back", "sandbox", at.Ref, "attachment", a.Name)
+		ap.State.Log.Info("sandbox is back", "sandbox", at.Ref, "attachment", a.Name)
 	}
-	ap.cfg.Sandboxes.ForgetUnused()
-	ap.steps.StartLeasing()
+	ap.Sandboxes.ForgetUnused()
+	ap.Steps.StartLeasing()
 	return waits
 }

@@ -12,15 +12,15 @@ import (
 // Settle saves and applies a desired state. It omits sandboxes that ended meanwhile.
 // On any other failure it restores the previous desired state, also on the host.
 func (ap *Applier) Settle(next model.Desired) error {
-	before := ap.state.Desired()
+	before := ap.State.Desired()
 	err := ap.attemptWithoutDead(&before, &next)
 	switch {
 	case err == nil:
-		ap.cfg.Services.ForgetHealth(before, next)
+		ap.Services.ForgetHealth(before, next)
 		return nil
 	case sockets.AreUnopened(err): // the engine has changed nothing, and the step is repeated
-		ap.state.KeepProblems()
-		return errors.Join(err, ap.state.Save(before))
+		ap.State.KeepProblems()
+		return errors.Join(err, ap.State.Save(before))
 	}
 	return ap.rollBack(before, next, err)
 }
@@ -33,8 +33,8 @@ func (ap *Applier) attemptWithoutDead(before, next *model.Desired) error {
 		if err == nil || sockets.AreUnopened(err) {
 			return err
 		}
-		dead := ap.cfg.Sandboxes.Dead(*next)
-		if len(dead) == 0 && !ap.cfg.Networks.MarkUnavailable(*before, *next, err) {
+		dead := ap.Sandboxes.Dead(*next)
+		if len(dead) == 0 && !ap.Networks.MarkUnavailable(*before, *next, err) {
 			return err
 		}
 		ap.stopDead(dead)
@@ -46,21 +46,21 @@ func (ap *Applier) attemptWithoutDead(before, next *model.Desired) error {
 // they stay removed from the desired state, so a repeated step must settle it again.
 func (ap *Applier) CleanUp(dead map[string]bool) error {
 	ap.forgetDead(dead)
-	return ap.Settle(ap.state.Desired())
+	return ap.Settle(ap.State.Desired())
 }
 
 // forgetDead removes what belonged to sandboxes that have ended from the desired state.
 func (ap *Applier) forgetDead(dead map[string]bool) {
 	for ref := range dead {
-		ap.state.Log.Info("sandbox is gone", "sandbox", ref)
+		ap.State.Log.Info("sandbox is gone", "sandbox", ref)
 	}
 	ap.stopDead(dead)
-	ap.state.Assume(ap.state.Desired().WithoutSandboxes(dead))
+	ap.State.Assume(ap.State.Desired().WithoutSandboxes(dead))
 }
 
 // attempt saves and applies a desired state.
 func (ap *Applier) attempt(next model.Desired) error {
-	if err := ap.state.Save(next); err != nil {
+	if err := ap.State.Save(next); err != nil {
 		return err
 	}
 	return ap.applySaved()
@@ -68,35 +68,35 @@ func (ap *Applier) attempt(next model.Desired) error {
 
 // applySaved applies the desired state.
 func (ap *Applier) applySaved() error {
-	if err := ap.cfg.Services.Apply(ap.state.Desired()); err != nil {
+	if err := ap.Services.Apply(ap.State.Desired()); err != nil {
 		return err
 	}
-	ap.state.MarkProblems()
-	ap.cfg.Sandboxes.ForgetUnused()
-	ap.cfg.Applied()
-	ap.cfg.Services.NeedContainers(ap.state.Desired())
-	ap.state.Changed()
+	ap.State.MarkProblems()
+	ap.Sandboxes.ForgetUnused()
+	ap.Applied()
+	ap.Services.NeedContainers(ap.State.Desired())
+	ap.State.Changed()
 	return nil
 }
 
 // rollBack restores the previous desired state and returns the error of the failed
 // one. The code is Conflict if next is invalid.
 func (ap *Applier) rollBack(before, next model.Desired, err error) error {
-	if invalid := ap.cfg.Services.StateOf(next).Validate(); invalid != nil {
+	if invalid := ap.Services.StateOf(next).Validate(); invalid != nil {
 		err = &api.Fault{Code: api.Conflict, Err: invalid}
 	}
-	ap.state.KeepProblems()
+	ap.State.KeepProblems()
 	if back := ap.attempt(before); back != nil {
-		ap.steps.Later("restore the previous state", back, ap.applySaved)
-		return errors.Join(err, ap.state.Save(before))
+		ap.Steps.Later("restore the previous state", back, ap.applySaved)
+		return errors.Join(err, ap.State.Save(before))
 	}
 	return err
 }
 
 // Plan returns the result of a dry run: the plan for a desired state, and whether it changes anything.
 func (ap *Applier) Plan(next model.Desired) (api.Result, error) {
-	s := ap.cfg.Services.StateOf(next)
-	ops, err := ap.cfg.Engine.Plan(s)
+	s := ap.Services.StateOf(next)
+	ops, err := ap.Engine.Plan(s)
 	if err != nil {
 		if invalid := s.Validate(); invalid != nil {
 			err = &api.Fault{Code: api.Conflict, Err: invalid}
@@ -108,9 +108,9 @@ func (ap *Applier) Plan(next model.Desired) (api.Result, error) {
 
 // stopDead ends the DHCP clients of sandboxes that have ended.
 func (ap *Applier) stopDead(dead map[string]bool) {
-	for _, a := range ap.state.Desired().Attachments {
+	for _, a := range ap.State.Desired().Attachments {
 		if dead[a.Ref] {
-			ap.cfg.Leases.Drop(a.Name)
+			ap.Leases.Drop(a.Name)
 		}
 	}
 }

@@ -28,12 +28,7 @@ type Daemon struct {
 
 // CreateNetwork adds a network that fits the others, or replaces the one with the same name.
 func (d *Daemon) CreateNetwork(n model.Network, _ bool) (api.Result, error) {
-	next := slices.Clone(d.networks)
-	if i := slices.IndexFunc(next, func(o model.Network) bool { return o.Name == n.Name }); i >= 0 {
-		next[i] = n
-	} else {
-		next = append(next, n)
-	}
+	next := model.Desired{Networks: d.networks}.WithNetwork(n).Networks
 	if err := (model.State{Networks: next}).Validate(); err != nil {
 		return api.Result{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 	"sync"
 
 	"fairlead/internal/api"
@@ -108,12 +107,11 @@ func (o *Overlays) blocked(t overlay.Target) (string, error) {
 func (o *Overlays) peerPaths(name string) ([]overlay.Target, error) {
 	o.state.Lock()
 	defer o.state.Unlock()
-	desired := o.state.Desired().Networks
-	i := slices.IndexFunc(desired, func(n model.Network) bool { return n.Name == name })
-	if i < 0 {
+	desired, known := o.state.Desired().Network(name)
+	if !known {
 		return nil, api.Faultf(api.NotFound, "there is no network %s: `fairlead network ls` lists them", name)
 	}
-	if driver := desired[i].Driver; !driver.Traits().Overlay {
+	if driver := desired.Driver; !driver.Traits().Overlay {
 		overlays := model.Drivers(func(t model.Traits) bool { return t.Overlay })
 		return nil, api.Faultf(api.Invalid,
 			"network %s: it has driver %s, and only %s networks connect hosts", name, driver, model.OneOf(overlays))

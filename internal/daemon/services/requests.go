@@ -2,7 +2,6 @@ package services
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"fairlead/internal/api"
@@ -97,9 +96,7 @@ func (rs *Requests) removeService(name string, dry bool) (api.Result, error) {
 	if have.Origin != model.FromCommand {
 		return api.Result{}, spec.OtherOrigin("service "+name, have.Origin)
 	}
-	next := rs.state.Desired()
-	next.Services = slices.DeleteFunc(slices.Clone(next.Services),
-		func(v model.VirtualService) bool { return v.Name == name })
+	next := rs.state.Desired().WithoutService(name)
 	if dry {
 		return rs.plan(next)
 	}

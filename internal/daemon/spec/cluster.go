@@ -3,7 +3,6 @@ package spec
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"fairlead/internal/model"
@@ -77,9 +76,7 @@ func ClusterChanges(w model.Desired, networks []model.Network, services []model.
 
 func withoutService(name string) func(model.Desired) (model.Desired, error) {
 	return func(w model.Desired) (model.Desired, error) {
-		w.Services = slices.DeleteFunc(slices.Clone(w.Services),
-			func(v model.VirtualService) bool { return v.Name == name })
-		return w, nil
+		return w.WithoutService(name), nil
 	}
 }
 
@@ -91,29 +88,19 @@ func withoutNetwork(name string) func(model.Desired) (model.Desired, error) {
 					"detach it", a.Name)
 			}
 		}
-		w.Networks = slices.DeleteFunc(slices.Clone(w.Networks),
-			func(n model.Network) bool { return n.Name == name })
-		return w, nil
+		return w.WithoutNetwork(name), nil
 	}
 }
 
 func (c ClusterChecks) withNetwork(n model.Network) func(model.Desired) (model.Desired, error) {
 	return func(w model.Desired) (model.Desired, error) {
-		networks := slices.Clone(w.Networks)
-		i := slices.IndexFunc(networks, func(o model.Network) bool { return o.Name == n.Name })
-		switch {
-		case i < 0:
-			networks = append(networks, n)
-		case networks[i].Origin != model.FromCluster:
+		if have, known := w.Network(n.Name); known && have.Origin != model.FromCluster {
 			return w, errors.New("this host has another network with this name: remove that one")
-		default:
-			networks[i] = n
 		}
 		if err := c.Overlap(w, n); err != nil {
 			return w, err
 		}
-		next := w
-		next.Networks = networks
+		next := w.WithNetwork(n)
 		if err := c.Acceptable(next, n); err != nil {
 			return w, err
 		}

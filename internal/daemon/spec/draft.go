@@ -118,26 +118,19 @@ func (t *Draft) tryNetwork(n model.Network) error {
 	if err := t.overlaps(t.desired, n); err != nil {
 		return err
 	}
-	w := &t.desired
-	w.Networks = slices.Clone(w.Networks)
-	j := slices.IndexFunc(w.Networks, func(o model.Network) bool { return o.Name == n.Name })
-	if j < 0 {
-		w.Networks = append(w.Networks, n)
-		return nil
-	}
-	have := w.Networks[j]
+	have, known := t.desired.Network(n.Name)
 	switch {
-	case have.Origin != t.origin:
+	case known && have.Origin != t.origin:
 		if n.Origin = have.Origin; have.Equal(n) {
 			t.noteUnchanged("network", n.Name, have.Origin)
 			return nil
 		}
 		return DiffersFromFile("network "+n.Name, have.Origin, "`fairlead network rm "+n.Name+"`")
-	case have.Driver != n.Driver:
+	case known && have.Driver != n.Driver:
 		return fmt.Errorf(
 			"network %s already exists with driver %s: apply the files without it first, or give the new network another name", n.Name, have.Driver)
 	}
-	w.Networks[j] = n
+	t.desired = t.desired.WithNetwork(n)
 	return nil
 }
 

@@ -6,15 +6,15 @@ import (
 	"fairlead/internal/kernel/counter"
 )
 
-// Sums adds up the traffic of networks. It keeps the last counters of removed
+// sums adds up the traffic of networks. It keeps the last counters of removed
 // endpoints with their network.
-type Sums struct {
+type sums struct {
 	last map[string]api.EndpointStats
 	gone map[string]counter.Traffic
 }
 
-// AddUp sets the traffic of the networks.
-func (s *Sums) AddUp(networks []api.NetworkStats, endpoints []api.EndpointStats) {
+// addUp sets the traffic of the networks.
+func (s *sums) addUp(networks []api.NetworkStats, endpoints []api.EndpointStats) {
 	now, total := map[string]api.EndpointStats{}, map[string]counter.Traffic{}
 	for _, e := range endpoints {
 		if e.Traffic != nil {

@@ -11,11 +11,11 @@ import (
 	"fairlead/internal/proxy"
 )
 
-// AddFlows adds to the number of all flows.
-func AddFlows(p *api.PublishStats, n uint64) { p.Flows = plus(p.Flows, n) }
+// addFlows adds to the number of all flows.
+func addFlows(p *api.PublishStats, n uint64) { p.Flows = plus(p.Flows, n) }
 
-// AddLive adds to the number of open flows.
-func AddLive(p *api.PublishStats, n uint64) { p.Live = plus(p.Live, n) }
+// addLive adds to the number of open flows.
+func addLive(p *api.PublishStats, n uint64) { p.Live = plus(p.Live, n) }
 
 func plus(have *uint64, n uint64) *uint64 {
 	if have != nil {
@@ -24,21 +24,21 @@ func plus(have *uint64, n uint64) *uint64 {
 	return &n
 }
 
-// Sum returns the sum of a count, which may be nil, and another one.
-func Sum(have *counter.InOut, n counter.InOut) *counter.InOut {
+// sum returns the sum of a count, which may be nil, and another one.
+func sum(have *counter.InOut, n counter.InOut) *counter.InOut {
 	if have != nil {
 		n = n.Add(*have)
 	}
 	return &n
 }
 
-// Index finds the publish of a host address and port: single ports with a map,
+// index finds the publish of a host address and port: single ports with a map,
 // ranges with a search.
-type Index struct {
+type index struct {
 	single map[protoPort][]*api.PublishStats
 	ranges []*api.PublishStats
-	// Tracked has the publish modes whose flows are entries of conntrack.
-	Tracked map[model.Via]bool
+	// tracked has the publish modes whose flows are entries of conntrack.
+	tracked map[model.Via]bool
 }
 
 type protoPort struct {
@@ -46,11 +46,11 @@ type protoPort struct {
 	port  uint16
 }
 
-// NewIndex returns the index of the publishes. What Find returns is an element of all.
-func NewIndex(all []api.PublishStats) Index {
-	x := Index{single: make(map[protoPort][]*api.PublishStats, len(all)), Tracked: map[model.Via]bool{}}
+// newIndex returns the index of the publishes. What find returns is an element of all.
+func newIndex(all []api.PublishStats) index {
+	x := index{single: make(map[protoPort][]*api.PublishStats, len(all)), tracked: map[model.Via]bool{}}
 	for _, m := range paths.Modes() {
-		x.Tracked[m.Name()] = m.Traits().Tracked
+		x.tracked[m.Name()] = m.Traits().Tracked
 	}
 	for i := range all {
 		p := &all[i]
@@ -64,8 +64,8 @@ func NewIndex(all []api.PublishStats) Index {
 	return x
 }
 
-// All returns the publishes in no order.
-func (x Index) All() []*api.PublishStats {
+// all returns the publishes in no order.
+func (x index) all() []*api.PublishStats {
 	all := append([]*api.PublishStats(nil), x.ranges...)
 	for _, at := range x.single {
 		all = append(all, at...)
@@ -73,14 +73,14 @@ func (x Index) All() []*api.PublishStats {
 	return all
 }
 
-// HasTracked reports whether there is a publish whose flows are in conntrack.
-func (x Index) HasTracked() bool {
-	return slices.ContainsFunc(x.All(), func(p *api.PublishStats) bool { return x.Tracked[p.Via] })
+// hasTracked reports whether there is a publish whose flows are in conntrack.
+func (x index) hasTracked() bool {
+	return slices.ContainsFunc(x.all(), func(p *api.PublishStats) bool { return x.tracked[p.Via] })
 }
 
-// Find returns the publish that answers at the host address, or nil. An invalid
+// find returns the publish that answers at the host address, or nil. An invalid
 // address stands for all addresses of both families.
-func (x Index) Find(proto model.Proto, host netip.Addr, port uint16) *api.PublishStats {
+func (x index) find(proto model.Proto, host netip.Addr, port uint16) *api.PublishStats {
 	for _, p := range x.single[protoPort{proto, port}] {
 		if answersAt(p.Publish, host) {
 			return p
@@ -101,34 +101,34 @@ func answersAt(p model.Publish, host netip.Addr) bool {
 	return p.Accepts(host)
 }
 
-// AddProxied adds what the proxy's listeners have carried.
-func (x Index) AddProxied(all []proxy.ListenerStats) {
+// addProxied adds what the proxy's listeners have carried.
+func (x index) addProxied(all []proxy.ListenerStats) {
 	for _, l := range all {
-		p := x.Find(l.Proto, l.Listener.Host, l.Ports.First)
+		p := x.find(l.Proto, l.Listener.Host, l.Ports.First)
 		if p == nil {
 			continue
 		}
-		AddFlows(p, l.Accepted+l.Opened)
-		AddLive(p, l.Connections+l.Flows)
-		if x.Tracked[p.Via] {
+		addFlows(p, l.Accepted+l.Opened)
+		addLive(p, l.Connections+l.Flows)
+		if x.tracked[p.Via] {
 			continue // the bytes of tracked flows are not counted
 		}
-		p.Bytes = Sum(p.Bytes, counter.InOut{In: l.BytesIn, Out: l.BytesOut})
+		p.Bytes = sum(p.Bytes, counter.InOut{In: l.BytesIn, Out: l.BytesOut})
 		if l.Proto == model.UDP {
-			p.Packets = Sum(p.Packets, counter.InOut{In: l.DatagramsIn, Out: l.DatagramsOut})
+			p.Packets = sum(p.Packets, counter.InOut{In: l.DatagramsIn, Out: l.DatagramsOut})
 		}
 	}
 }
 
-// AddMapped adds what the mappings of the eBPF data path have carried.
-func (x Index) AddMapped(all []counter.Publish) {
+// addMapped adds what the mappings of the eBPF data path have carried.
+func (x index) addMapped(all []counter.Publish) {
 	for _, c := range all {
-		p := x.Find(c.Proto, c.Host, c.Ports.First)
+		p := x.find(c.Proto, c.Host, c.Ports.First)
 		if p == nil {
 			continue
 		}
-		AddFlows(p, c.Flows)
-		AddLive(p, c.Live)
-		p.Bytes, p.Packets, p.Drops = Sum(p.Bytes, c.Bytes), Sum(p.Packets, c.Packets), Sum(p.Drops, c.Drops)
+		addFlows(p, c.Flows)
+		addLive(p, c.Live)
+		p.Bytes, p.Packets, p.Drops = sum(p.Bytes, c.Bytes), sum(p.Packets, c.Packets), sum(p.Drops, c.Drops)
 	}
 }

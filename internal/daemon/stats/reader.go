@@ -44,7 +44,7 @@ type Reader struct {
 	// counting is locked while counters are read, before the mutex of the state. It
 	// protects sums.
 	counting sync.Mutex
-	sums     Sums
+	sums     sums
 }
 
 // NewReader returns a Reader that has read nothing yet.
@@ -68,13 +68,13 @@ func (m *Reader) Stats(ctx context.Context) api.Stats {
 			s.Endpoints[i].Traffic = &t
 		}
 	}
-	m.sums.AddUp(s.Networks, s.Endpoints)
+	m.sums.addUp(s.Networks, s.Endpoints)
 	failed(m.countPublishes(ctx, &s, endpoints))
 	s.Services, s.Checks = m.cfg.Services()
 	if fill, ok := m.cfg.Counters.Conntrack().Fill(); ok {
 		s.Conntrack = &fill
 	}
-	Explain(&s)
+	explain(&s)
 	return s
 }
 
@@ -129,49 +129,49 @@ func linksOf(all []api.EndpointStats, endpoints map[string]model.Endpoint) []ins
 // may also have a listener of the proxy, for clients that the kernel cannot redirect;
 // both count for the publish.
 func (m *Reader) countPublishes(ctx context.Context, s *api.Stats, endpoints map[string]model.Endpoint) error {
-	x := NewIndex(s.Publishes)
+	x := newIndex(s.Publishes)
 	return errors.Join(m.countProxied(ctx, s, x), m.countMappings(s, x), m.countMapped(x), m.countTracked(x, endpoints))
 }
 
 // countProxied counts the traffic of the proxy's listeners, as payload.
-func (m *Reader) countProxied(ctx context.Context, s *api.Stats, x Index) error {
+func (m *Reader) countProxied(ctx context.Context, s *api.Stats, x index) error {
 	total, each, running, err := m.cfg.Proxied(ctx)
 	if !running {
 		return err
 	}
 	s.Proxy = &total
-	x.AddProxied(each)
+	x.addProxied(each)
 	return nil
 }
 
 // countMappings counts the traffic of the eBPF data path, as whole frames.
-func (m *Reader) countMappings(s *api.Stats, x Index) error {
+func (m *Reader) countMappings(s *api.Stats, x index) error {
 	each, fill, there, err := m.cfg.Counters.EBPF().MappingTraffic()
 	if !there {
 		return err
 	}
 	s.EBPF = &fill
-	x.AddMapped(each)
+	x.addMapped(each)
 	return nil
 }
 
 // countMapped counts the flows that matched elements of the nft maps.
-func (m *Reader) countMapped(x Index) error {
-	if !x.HasTracked() {
+func (m *Reader) countMapped(x index) error {
+	if !x.hasTracked() {
 		return nil
 	}
 	each, err := m.cfg.Counters.NFT().MappingTraffic()
 	for _, c := range each {
-		if p := x.Find(c.Proto, c.Host, c.Ports.First); p != nil {
-			AddFlows(p, c.Flows)
+		if p := x.find(c.Proto, c.Host, c.Ports.First); p != nil {
+			addFlows(p, c.Flows)
 		}
 	}
 	return err
 }
 
 // countTracked counts the open flows of publishes whose flows are in conntrack.
-func (m *Reader) countTracked(x Index, endpoints map[string]model.Endpoint) error {
-	if !x.HasTracked() {
+func (m *Reader) countTracked(x index, endpoints map[string]model.Endpoint) error {
+	if !x.hasTracked() {
 		return nil
 	}
 	owners := map[netip.Addr]string{}
@@ -180,15 +180,15 @@ func (m *Reader) countTracked(x Index, endpoints map[string]model.Endpoint) erro
 			owners[a] = name
 		}
 	}
-	for _, p := range x.All() {
-		if x.Tracked[p.Via] {
-			AddLive(p, 0)
+	for _, p := range x.all() {
+		if x.tracked[p.Via] {
+			addLive(p, 0)
 		}
 	}
 	return m.cfg.Counters.Conntrack().Tracked(func(f conntrack.TrackedFlow) {
-		p := x.Find(f.Proto, f.Host.Addr(), f.Host.Port())
-		if p != nil && x.Tracked[p.Via] && owners[f.Target.Addr()] == p.Endpoint {
-			AddLive(p, 1)
+		p := x.find(f.Proto, f.Host.Addr(), f.Host.Port())
+		if p != nil && x.tracked[p.Via] && owners[f.Target.Addr()] == p.Endpoint {
+			addLive(p, 1)
 		}
 	})
 }

@@ -24,9 +24,9 @@ func joined(all ...reason) string {
 	return strings.Join(texts, "; ")
 }
 
-// Explain sets which figures of endpoints, networks and publishes are not counted, and why.
+// explain sets which figures of endpoints, networks and publishes are not counted, and why.
 // The figures that could be read must be set already.
-func Explain(s *api.Stats) {
+func explain(s *api.Stats) {
 	for i, n := range s.Networks {
 		if n.Driver.Traits().NoLink {
 			s.Networks[i].Traffic, s.Networks[i].NotCounted = nil, noLink

@@ -27,7 +27,7 @@ func TestAbsentFiguresHaveReasons(t *testing.T) {
 				api.PublishStats{Publish: p, Bytes: n}, api.PublishStats{Publish: p, Bytes: n, Packets: n, Drops: n})
 		}
 	}
-	Explain(&s)
+	explain(&s)
 	for _, n := range s.Networks {
 		if (n.Traffic == nil) != (n.NotCounted != "") || n.Driver.Traits().NoLink && n.Traffic != nil {
 			t.Errorf("network with driver %s: %+v, %q", n.Driver, n.Traffic, n.NotCounted)

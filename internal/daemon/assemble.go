@@ -38,6 +38,13 @@ func assemble(cfg Config, life context.Context, watcher *watch.Watcher) *Daemon 
 	d.engine = engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector,
 		Store: cfg.Store, StartProxy: ports.Start, FindProxy: ports.Finder(), Facts: cfg.Facts,
 		Later: d.steps.ResetLater})
+	d.addParts(watcher)
+	return d
+}
+
+// addParts adds the parts that use the engine.
+func (d *Daemon) addParts(watcher *watch.Watcher) {
+	cfg, s := d.cfg, d.state
 	d.networks = networks.New(s, d.engine, cfg.Kernel)
 	d.overlays = networks.NewOverlays(s, cfg.Kernel, cfg.Counters, cfg.Host.Do)
 	d.sandboxes = watched.New(s, cfg.Host)
@@ -60,7 +67,6 @@ func assemble(cfg Config, life context.Context, watcher *watch.Watcher) *Daemon 
 		Services: d.services, Applier: d.applier, Endpoints: d.engineRequests, Engine: d.engine, Leases: d.leases,
 		Watcher: watcher, Healed: cfg.Meter.Healed,
 		RenewHost: func() error { return cfg.Inspector.EBPF().RenewHost() }})
-	return d
 }
 
 // reportProxy notes that the proxy refuses its configuration, or has taken it again. It needs no lock.
@@ -69,5 +75,5 @@ func (d *Daemon) reportProxy(err error) {
 	if err != nil {
 		e.Kind, e.Detail = api.Unhealed, err.Error()
 	}
-	d.state.Journal.Note(e)
+	d.state.Note(e)
 }

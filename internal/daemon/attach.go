@@ -85,20 +85,9 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox, before *model
 		}
 	}
 	have := d.state.Desired()
-	next, err := spec.Compose(have, req, watched.ContentsOf(at, seen))
+	next, err := composeAttach(have, req, watched.ContentsOf(at, seen))
 	r, a := api.Result{Notes: next.Notes}, next.Attachment
 	if err != nil {
-		return r, a, err
-	}
-	was, known := have.Attachment(a.Name)
-	if known && was.Origin != a.Origin {
-		if a.Origin, a.Keep = was.Origin, was.Keep; !was.Equal(a) {
-			return r, a, spec.OtherOrigin("attachment "+a.Name, was.Origin)
-		}
-		next.Desired = next.Desired.WithAttachment(a)
-	}
-	next.Desired = spec.Publish(next.Desired, a.Name, req.Publishes)
-	if err := spec.KeepsDeclared(have.Publishes, next.Publishes); err != nil {
 		return r, a, err
 	}
 	if req.DryRun {
@@ -110,7 +99,7 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox, before *model
 		return r, a, err
 	}
 	failed := d.forget(a.Name, req.Publishes)
-	if known && was.Equal(a) && d.state.Problems[a.Name] == "" && !failed &&
+	if was, known := have.Attachment(a.Name); known && was.Equal(a) && d.state.Problems[a.Name] == "" && !failed &&
 		slices.EqualFunc(next.Networks, have.Networks, model.Network.Equal) &&
 		slices.EqualFunc(next.Publishes, have.Publishes, model.Publish.Equal) {
 		r.Attachments = d.view(a.Name)
@@ -132,6 +121,23 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox, before *model
 	d.state.Log.Info("attached", "sandbox", at.Ref, "network", a.Network, "attachment", a.Name,
 		"interface", a.Interface)
 	return r, a, nil
+}
+
+// composeAttach returns the desired state with a requested attachment and its publishes.
+func composeAttach(have model.Desired, req api.AttachRequest, at spec.Sandbox) (spec.Composed, error) {
+	next, err := spec.Compose(have, req, at)
+	if err != nil {
+		return next, err
+	}
+	a := &next.Attachment
+	if was, known := have.Attachment(a.Name); known && was.Origin != a.Origin {
+		if a.Origin, a.Keep = was.Origin, was.Keep; !was.Equal(*a) {
+			return next, spec.OtherOrigin("attachment "+a.Name, was.Origin)
+		}
+		next.Desired = next.Desired.WithAttachment(*a)
+	}
+	next.Desired = spec.Publish(next.Desired, a.Name, req.Publishes)
+	return next, spec.KeepsDeclared(have.Publishes, next.Publishes)
 }
 
 // sandboxFault gives an error of finding a sandbox its code.

@@ -38,19 +38,19 @@ func (d *Daemon) State() (api.Spec, []string) {
 
 // Events returns the last events, oldest first.
 func (d *Daemon) Events() []api.Event {
-	return d.state.Journal.All()
+	return d.state.Events()
 }
 
 // FollowEvents returns a channel with the last events and all later ones. The channel
 // is closed when ctx or the daemon ends, or when the reader is too far
 // behind.
 func (d *Daemon) FollowEvents(ctx context.Context) <-chan api.Event {
-	return d.state.Journal.Follow(ctx, d.state.Life)
+	return d.state.FollowEvents(ctx, d.state.Life)
 }
 
 // Note logs an event of another part of the process and adds it to the journal. It sets
 // the event's time.
-func (d *Daemon) Note(e api.Event) { d.state.Journal.Note(e) }
+func (d *Daemon) Note(e api.Event) { d.state.Note(e) }
 
 // Attachments returns all attachments, sorted by name.
 func (d *Daemon) Attachments() []api.View { return d.views() }

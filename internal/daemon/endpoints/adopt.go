@@ -73,7 +73,7 @@ func (x *Endpoints) adopt(a model.Attachment, b *watched.Sandbox, seen inspect.S
 	if err := x.cfg.Applier.Settle(x.state.Desired().WithAttachment(a)); err != nil {
 		return err
 	}
-	x.state.Journal.Note(api.Event{Kind: api.Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf(
+	x.state.Note(api.Event{Kind: api.Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf(
 		"its link was deleted: created again in %s as %s", a.Sandbox, a.Interface)})
 	return nil
 }

@@ -76,17 +76,17 @@ func (j *Journal) add(e api.Event) {
 	}
 }
 
-// All returns the kept events, oldest first.
-func (j *Journal) All() []api.Event {
+// Events returns the kept events, oldest first.
+func (j *Journal) Events() []api.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.events)
 }
 
-// Follow returns a channel with the kept events and all later ones. The channel is
+// FollowEvents returns a channel with the kept events and all later ones. The channel is
 // closed when one of the contexts ends, or when the reader is more than eventsBehind
 // events behind.
-func (j *Journal) Follow(ctx, life context.Context) <-chan api.Event {
+func (j *Journal) FollowEvents(ctx, life context.Context) <-chan api.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	f := make(chan api.Event, eventsBehind)

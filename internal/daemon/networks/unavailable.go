@@ -29,7 +29,7 @@ func (ns *Networks) MarkUnavailable(before, next model.Desired, err error) bool 
 			ns.keptAddresses[a.Name] = e.Addresses
 		}
 		if !ns.unavailable[a.Network] {
-			ns.state.Journal.Note(api.Event{Kind: api.NetworkUnavailable, Object: "network " + a.Network,
+			ns.state.Note(api.Event{Kind: api.NetworkUnavailable, Object: "network " + a.Network,
 				Detail: why.Error()})
 		}
 		ns.state.Problems[a.Name], ns.unavailable[a.Network], marked = why.Error(), true, true
@@ -113,7 +113,7 @@ func (ns *Networks) Retried(names []string, err error) {
 		if err != nil {
 			ns.unavailable[name] = true
 		} else if !ns.unavailable[name] {
-			ns.state.Journal.Note(api.Event{Kind: api.NetworkAvailable, Object: "network " + name})
+			ns.state.Note(api.Event{Kind: api.NetworkAvailable, Object: "network " + name})
 		}
 	}
 	ns.ForgetKeptAddresses()

@@ -203,7 +203,7 @@ func (h *Healer) healPart(ctx context.Context, part plan.Plan, seen watch.Pendin
 			return err
 		}
 		if e, first := h.conflicts.Blocked(step); first {
-			h.state.Journal.Note(e)
+			h.state.Note(e)
 		}
 		if part = h.conflicts.Free(part); len(part) == 0 {
 			return nil
@@ -237,7 +237,7 @@ func (h *Healer) healAll(ctx context.Context) time.Duration {
 		return h.next()
 	}
 	if h.retry.Failed() {
-		h.state.Journal.Note(api.Event{Kind: api.Unhealed, Object: "host", Detail: err.Error()})
+		h.state.Note(api.Event{Kind: api.Unhealed, Object: "host", Detail: err.Error()})
 	}
 	return h.next()
 }
@@ -246,7 +246,7 @@ func (h *Healer) healAll(ctx context.Context) time.Duration {
 func (h *Healer) report(differing []plan.Op, seen watch.PendingEvents) {
 	r := heal.ReportOf(differing, seen.Author(), seen.Detached())
 	for _, e := range append(r.Events, h.conflicts.Repaired(r.Conflicting, seen.Author())...) {
-		h.state.Journal.Note(e)
+		h.state.Note(e)
 	}
 	if r.Elements > 0 {
 		h.state.Log.Warn(string(api.Healed), "object", "nft elements", "count", r.Elements)

@@ -32,7 +32,7 @@ func (s *Services) Apply(w model.Desired) error {
 	if other := s.applyTarget(without); other != nil {
 		return sockets.Final(other, err)
 	}
-	s.state.Journal.Note(api.Event{Kind: api.Unhealed, Object: "services", Detail: err.Error()})
+	s.state.Note(api.Event{Kind: api.Unhealed, Object: "services", Detail: err.Error()})
 	return nil
 }
 
@@ -55,9 +55,9 @@ func (s *Services) applyTarget(want target) error {
 	return nil
 }
 
-// Reapply applies the current state of some services' real servers to the data planes.
+// reapply applies the current state of some services' real servers to the data planes.
 // The desired state stays the same; only notes are written.
-func (s *Services) Reapply(names ...string) error {
+func (s *Services) reapply(names ...string) error {
 	only := map[string]bool{}
 	for _, name := range names {
 		only[name] = true

@@ -113,14 +113,14 @@ func (b *balancer) rebalance() (wait time.Duration, err error) {
 
 // reapplyEach applies the services together, and one by one if that fails.
 func (b *balancer) reapplyEach(names []string) error {
-	err := b.services.Reapply(names...)
+	err := b.services.reapply(names...)
 	if err == nil {
 		return nil
 	}
 	var failed error
 	for i, name := range names {
 		if len(names) > 1 && i < maxSingly {
-			err = b.services.Reapply(name)
+			err = b.services.reapply(name)
 		}
 		if err != nil {
 			b.failed.Failed(name)

@@ -30,7 +30,7 @@ func (s *Services) setPools(pools map[string]*pool.Pool) {
 		}
 		events, toggled := p.ChangesSince(was)
 		for _, e := range events {
-			s.state.Journal.Note(e)
+			s.state.Note(e)
 		}
 		for _, at := range toggled {
 			s.transitions[pool.Key{Service: name, At: at}]++
@@ -84,7 +84,7 @@ func (s *Services) reportEnded(pools ...map[string]*pool.Pool) {
 			all[object] = sum
 		}
 		for _, object := range slices.Sorted(maps.Keys(all)) {
-			s.state.Journal.Note(api.Event{Kind: api.ClientsReset, Object: object, Detail: all[object].Text()})
+			s.state.Note(api.Event{Kind: api.ClientsReset, Object: object, Detail: all[object].Text()})
 		}
 	})
 }

@@ -57,6 +57,6 @@ func (s *Services) reportStuck(name string, err error) {
 		err.Error()
 	if s.stuck[name] != problem {
 		s.stuck[name] = problem
-		s.state.Journal.Note(api.Event{Kind: api.Unhealed, Object: "service " + name, Detail: problem})
+		s.state.Note(api.Event{Kind: api.Unhealed, Object: "service " + name, Detail: problem})
 	}
 }

@@ -77,7 +77,7 @@ func (rs *Requests) drain(v model.VirtualService, m pool.Member, r api.RealReque
 	}
 	notes := rs.lastServerNotes(v, m)
 	rs.services.drains[key] = drain
-	if err := rs.services.Reapply(v.Name); err != nil {
+	if err := rs.services.reapply(v.Name); err != nil {
 		delete(rs.services.drains, key)
 		return api.Result{}, fmt.Errorf("drain %s of service %s: %w", m.Text(), v.Name, err)
 	}
@@ -115,7 +115,7 @@ func (rs *Requests) enable(v model.VirtualService, m pool.Member) (api.Result, e
 	delete(rs.services.drains, key)
 	var err error
 	if m.Spec.State == model.RealUp {
-		err = rs.services.Reapply(v.Name)
+		err = rs.services.reapply(v.Name)
 	} else {
 		err = rs.settle(rs.state.Desired().WithService(v))
 	}

@@ -21,7 +21,7 @@ type Store interface {
 
 // State is what all parts of a daemon share. Its mutex also protects the fields of the parts. It is held while the
 // engine applies a step; its holder waits for no other process, network or slow disk (package lock). The methods
-// expect that it is locked, except those of the mutex, Changed and Warn.
+// expect that it is locked, except those of the mutex and of the journal, Changed and Warn.
 type State struct {
 	lock.Mutex
 	// Problems has the reason why an attachment, publish, network or service is not applied, by the attachment's
@@ -29,10 +29,10 @@ type State struct {
 	Problems map[string]string
 	// Reapplied receives a value when the applied objects may have changed. It needs no lock.
 	Reapplied Signal
-	// Life ends with the daemon. The fields Life, Log and Journal need no lock.
-	Life    context.Context
-	Log     *slog.Logger
-	Journal *journal.Journal
+	// The journal, Life, which ends with the daemon, and Log need no lock.
+	*journal.Journal
+	Life context.Context
+	Log  *slog.Logger
 
 	store   Store
 	changed func()

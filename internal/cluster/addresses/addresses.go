@@ -46,14 +46,11 @@ type Config struct {
 
 // Addresses are the cluster's virtual addresses as this node sees them. It is a member.Consumer.
 type Addresses struct {
-	cfg Config
+	cfg    Config
+	latest member.Latest
 
 	// mu protects the fields below.
-	mu       sync.Mutex
-	self     member.Self
-	snapshot kv.Snapshot
-	// advanced is closed when the snapshot is replaced.
-	advanced chan struct{}
+	mu sync.Mutex
 	// seen is when this node has seen the last change of each record.
 	seen map[string]time.Time
 	// problems are those of records, by their keys.
@@ -64,25 +61,20 @@ var _ member.Consumer = (*Addresses)(nil)
 
 // New returns Addresses without a snapshot.
 func New(cfg Config) *Addresses {
-	return &Addresses{cfg: cfg, advanced: make(chan struct{}), seen: map[string]time.Time{},
-		problems: map[string]string{}}
+	return &Addresses{cfg: cfg, seen: map[string]time.Time{}, problems: map[string]string{}}
 }
 
 // Update takes over a snapshot, and returns the problems: records that cannot be read.
 func (a *Addresses) Update(_ context.Context, self member.Self, u kv.Update) (problems []string) {
 	a.mu.Lock()
-	before := a.snapshot
-	a.self, a.snapshot = self, u.Snapshot
 	for _, key := range u.Changed {
 		if strings.HasPrefix(key, record.Addresses) {
 			a.learn(u.Snapshot, key)
 		}
 	}
 	problems = slices.Sorted(maps.Values(a.problems))
-	close(a.advanced)
-	a.advanced = make(chan struct{})
 	a.mu.Unlock()
-	a.noteChanges(before, u)
+	a.noteChanges(a.latest.Replace(self, u.Snapshot), u)
 	return problems
 }
 
@@ -104,7 +96,8 @@ func (a *Addresses) learn(s kv.Snapshot, key string) {
 func (a *Addresses) Leave() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.snapshot, a.seen, a.problems = nil, map[string]time.Time{}, map[string]string{}
+	a.seen, a.problems = map[string]time.Time{}, map[string]string{}
+	a.latest.Replace(member.Self{}, nil)
 	return nil
 }
 
@@ -139,7 +132,7 @@ func (a *Addresses) noteChanges(before kv.Snapshot, u kv.Update) {
 // List returns the virtual addresses of the cluster. Returns a Fault with code NotFound if the host
 // belongs to no cluster.
 func (a *Addresses) List() ([]api.ClusterAddress, error) {
-	s, _, err := a.current()
+	s, _, err := a.latest.Current()
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +152,7 @@ func (a *Addresses) List() ([]api.ClusterAddress, error) {
 // Holder returns the node that holds a virtual address. Returns a Fault with code NotFound if there is no
 // cluster, or no other node holds it.
 func (a *Addresses) Holder(at netip.Addr) (id, name string, err error) {
-	s, self, err := a.current()
+	s, self, err := a.latest.Current()
 	if err != nil {
 		return "", "", err
 	}
@@ -201,37 +194,6 @@ func (a *Addresses) shown(s kv.Snapshot, key string, r record.Address) api.Clust
 		v.Candidates = append(v.Candidates, member.NodeName(s, id))
 	}
 	return v
-}
-
-// current returns the newest snapshot and the node.
-func (a *Addresses) current() (kv.Snapshot, member.Self, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.snapshot == nil {
-		return nil, a.self, member.NoRecords()
-	}
-	return a.snapshot, a.self, nil
-}
-
-// await waits until the newest snapshot has the revision and fulfils the condition. It reports false if ctx
-// ends before.
-func (a *Addresses) await(ctx context.Context, revision int64, holds func(kv.Snapshot) bool) bool {
-	for {
-		a.mu.Lock()
-		s, advanced := a.snapshot, a.advanced
-		a.mu.Unlock()
-		if s == nil {
-			return false // the host has left the cluster
-		}
-		if s.Revision() >= revision && holds(s) {
-			return true
-		}
-		select {
-		case <-advanced:
-		case <-ctx.Done():
-			return false
-		}
-	}
 }
 
 // shownNodes returns names of nodes as a text.

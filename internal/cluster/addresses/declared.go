@@ -13,7 +13,7 @@ import (
 // Addresses that files no longer declare stay, because files of other hosts can declare them. If addresses
 // have mistakes, the Fault wraps api.Mistakes, and nothing is added.
 func (a *Addresses) Apply(ctx context.Context, declared []api.ClusterAddressSpec, dry bool) ([]api.Change, error) {
-	s, _, err := a.current()
+	s, _, err := a.latest.Current()
 	if err != nil {
 		return nil, &api.Fault{Code: api.CodeOf(err), Err: api.Mistakes{{At: "addresses[0]",
 			Text: "virtual addresses belong to a cluster, and " + err.Error()}}}

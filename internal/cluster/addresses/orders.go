@@ -29,7 +29,7 @@ const (
 // nothing. Returns a Fault: NotFound if the host belongs to no cluster, Conflict if the address exists with
 // other settings or belongs to something else, Invalid for settings that no address can have.
 func (a *Addresses) AddAddress(ctx context.Context, spec api.ClusterAddressSpec) (api.Result, error) {
-	s, _, err := a.current()
+	s, _, err := a.latest.Current()
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -56,7 +56,7 @@ func (a *Addresses) AddAddress(ctx context.Context, spec api.ClusterAddressSpec)
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownLimit)
 	defer cancel()
-	a.await(ctx, revision, func(kv.Snapshot) bool { return true })
+	a.latest.Await(ctx, revision, func(kv.Snapshot) bool { return true })
 	return api.Result{Changed: true}, nil
 }
 
@@ -92,7 +92,7 @@ func sameSettings(s kv.Snapshot, have, want record.Address) error {
 // before the other node begins. If that has just started, the holder keeps the address until it can take it.
 // Returns a Fault: NotFound if the cluster has no such address or node, Conflict if the node cannot hold it.
 func (a *Addresses) MoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
-	s, _, err := a.current()
+	s, _, err := a.latest.Current()
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -148,11 +148,11 @@ func (a *Addresses) moved(ctx context.Context, at netip.Addr, revision int64, ho
 	target string) (api.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience(hold))
 	defer cancel()
-	a.await(ctx, revision, func(s kv.Snapshot) bool {
+	a.latest.Await(ctx, revision, func(s kv.Snapshot) bool {
 		r, exists := recordOf(s, at)
 		return !exists || r.Target != target
 	})
-	s, _, err := a.current()
+	s, _, err := a.latest.Current()
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -178,7 +178,7 @@ func (a *Addresses) moved(ctx context.Context, at netip.Addr, revision int64, ho
 // until this host holds it. The administrator guarantees that the holder is down (r.Force). Returns a Fault:
 // NotFound if the cluster has no such address, Conflict if the holder is alive or this host cannot have it.
 func (a *Addresses) ClaimAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
-	s, self, err := a.current()
+	s, self, err := a.latest.Current()
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -206,7 +206,7 @@ func (a *Addresses) ClaimAddress(ctx context.Context, r api.ClusterAddressReques
 	ctx, cancel := context.WithTimeout(ctx, patience(have.Hold))
 	defer cancel()
 	holder := ""
-	if a.await(ctx, 0, func(now kv.Snapshot) bool {
+	if a.latest.Await(ctx, 0, func(now kv.Snapshot) bool {
 		s = now
 		have, _ := recordOf(now, r.Address)
 		holder = have.Holder
@@ -249,7 +249,7 @@ func down(s kv.Snapshot, verb string, r record.Address, force bool) error {
 // not wait for a holder that is not alive. Returns a Fault: NotFound if the cluster has no such address,
 // Conflict if r.Force is set and the holder is alive.
 func (a *Addresses) RemoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
-	s, _, err := a.current()
+	s, _, err := a.latest.Current()
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -280,7 +280,7 @@ func (a *Addresses) RemoveAddress(ctx context.Context, r api.ClusterAddressReque
 	key := record.Key(record.Addresses, r.Address.String())
 	ctx, cancel := context.WithTimeout(ctx, patience(last.Hold))
 	defer cancel()
-	if a.await(ctx, revision, func(s kv.Snapshot) bool { _, exists := s.Get(key); return !exists }) {
+	if a.latest.Await(ctx, revision, func(s kv.Snapshot) bool { _, exists := s.Get(key); return !exists }) {
 		return api.Result{Changed: true}, nil
 	}
 	return api.Result{Changed: changed}, fmt.Errorf("remove address %s: node %s has not given it up, and no other "+
@@ -332,7 +332,7 @@ func (a *Addresses) change(ctx context.Context, at netip.Addr,
 
 // newest returns the newest entry of a key, and the condition that this host is a node.
 func (a *Addresses) newest(ctx context.Context, key string) (e kv.Entry, own kv.Condition, err error) {
-	_, self, err := a.current()
+	_, self, err := a.latest.Current()
 	if err != nil {
 		return e, own, err
 	}

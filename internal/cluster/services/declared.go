@@ -41,7 +41,7 @@ func (s *Services) Apply(ctx context.Context, declared api.Spec, dry bool) ([]ap
 	ctx, cancel := context.WithTimeout(ctx, applyLimit)
 	defer cancel()
 	for {
-		snapshot, updated, err := s.latest()
+		snapshot, _, err := s.latest.Current()
 		if err != nil {
 			if len(declared.ClusterServices) == 0 {
 				return nil, nil // no cluster has services of the set
@@ -61,25 +61,10 @@ func (s *Services) Apply(ctx context.Context, declared api.Spec, dry bool) ([]ap
 			return shownChanges(all), nil
 		}
 		// Another host has changed a service meanwhile, or an answer was lost.
-		for t.Holds(snapshot) {
-			select {
-			case <-updated:
-			case <-ctx.Done():
-				return nil, api.Faultf(api.Conflict, "apply services of the cluster: another host changes them: apply again")
-			}
-			if snapshot, updated, err = s.latest(); err != nil {
-				return nil, err
-			}
+		if !s.latest.Await(ctx, 0, func(now kv.Snapshot) bool { return !t.Holds(now) }) && ctx.Err() != nil {
+			return nil, api.Faultf(api.Conflict, "apply services of the cluster: another host changes them: apply again")
 		}
 	}
-}
-
-// latest returns the newest snapshot, and a channel that is closed when there is a newer one.
-func (s *Services) latest() (kv.Snapshot, <-chan struct{}, error) {
-	snapshot, err := s.current()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return snapshot, s.updated, err
 }
 
 // mistaken returns the mistake of a declared service.

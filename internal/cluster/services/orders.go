@@ -10,7 +10,6 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
-	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/publisher"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/daemon/spec"
@@ -21,7 +20,7 @@ import (
 // belongs to no cluster, Invalid for settings that a cluster's service cannot have, Conflict if the
 // service differs from r.Was, exists with other settings although r.Was is nil, or is declared by files.
 func (s *Services) SetService(ctx context.Context, r api.ClusterServiceRequest) error {
-	snapshot, err := s.current()
+	snapshot, _, err := s.latest.Current()
 	if err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ func (s *Services) SetService(ctx context.Context, r api.ClusterServiceRequest) 
 // RemoveService removes a virtual service from the cluster. Returns a Fault with code NotFound if there
 // is none.
 func (s *Services) RemoveService(ctx context.Context, name string) error {
-	if _, err := s.current(); err != nil {
+	if _, _, err := s.latest.Current(); err != nil {
 		return err
 	}
 	e, err := s.newest(ctx, name)
@@ -91,7 +90,7 @@ func (s *Services) newest(ctx context.Context, name string) (kv.Entry, error) {
 // Service returns a virtual service of the cluster as it was declared. Returns a Fault with code
 // NotFound if there is none.
 func (s *Services) Service(ctx context.Context, name string) (api.ClusterService, error) {
-	snapshot, err := s.current()
+	snapshot, _, err := s.latest.Current()
 	if err != nil {
 		return api.ClusterService{}, err
 	}
@@ -128,15 +127,6 @@ func changedMeanwhile(name string) error {
 
 func shown(r record.Service) api.ClusterService {
 	return api.ClusterService{VirtualService: r.Spec, Ingress: r.Ingress}
-}
-
-func (s *Services) current() (kv.Snapshot, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.snapshot == nil {
-		return nil, member.NoRecords()
-	}
-	return s.snapshot, nil
 }
 
 // commit replaces or deletes the record of a service if it is still the one that was read.

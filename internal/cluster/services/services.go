@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"fairlead/internal/api"
@@ -51,46 +50,31 @@ type Config struct {
 type Services struct {
 	cfg       Config
 	publisher *publisher.Publisher
-
-	// mu protects the fields below.
-	mu       sync.Mutex
-	snapshot kv.Snapshot
-	// updated is closed when there is another snapshot.
-	updated chan struct{}
+	latest    member.Latest
 }
 
 var _ member.Consumer = (*Services)(nil)
 
 // New returns Services without a snapshot. Run publishes.
 func New(cfg Config) *Services {
-	return &Services{cfg: cfg, updated: make(chan struct{}),
-		publisher: publisher.New(publisher.Config{Prefix: record.Reals, Records: "real servers",
-			Part: "cluster services", Store: cfg.Store, Changed: cfg.Changed, Every: cfg.Every, Log: cfg.Log})}
+	return &Services{cfg: cfg, publisher: publisher.New(publisher.Config{Prefix: record.Reals, Records: "real servers",
+		Part: "cluster services", Store: cfg.Store, Changed: cfg.Changed, Every: cfg.Every, Log: cfg.Log})}
 }
 
 // Update takes over a snapshot, and returns the problem of the last transaction.
 func (s *Services) Update(_ context.Context, self member.Self, u kv.Update) (problems []string) {
 	own := s.publisher.Update(self.Node, u)
-	s.replace(u.Snapshot)
+	s.latest.Replace(self, u.Snapshot)
 	if own || slices.ContainsFunc(u.Changed, func(key string) bool { return strings.HasPrefix(key, record.Services) }) {
 		s.publisher.Wake()
 	}
 	return s.publisher.Problems()
 }
 
-// replace takes over a snapshot, or none, and notifies those who wait for another one.
-func (s *Services) replace(snapshot kv.Snapshot) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.snapshot = snapshot
-	close(s.updated)
-	s.updated = make(chan struct{})
-}
-
 // Leave forgets the snapshot. The node's records are removed with the node.
 func (s *Services) Leave() error {
 	s.publisher.Leave()
-	s.replace(nil)
+	s.latest.Replace(member.Self{}, nil)
 	return nil
 }
 

@@ -162,7 +162,7 @@ func (c *claim) transaction() (kv.Txn, error) {
 	c.sequence = n.Sequence
 	block := record.Block{Node: c.node, Sequence: c.sequence}
 	return kv.Txn{
-		If: []kv.Condition{unchanged(c.nodeEntry), unchanged(c.networkEntry), {Key: key(c.network, c.tried)}},
+		If: []kv.Condition{c.nodeEntry.Unchanged(), c.networkEntry.Unchanged(), {Key: key(c.network, c.tried)}},
 		Then: []kv.Change{{Key: record.Key(record.Networks, c.network), Value: record.Encode(n)},
 			{Key: key(c.network, c.tried), Value: record.Encode(block)}},
 	}, nil
@@ -245,13 +245,8 @@ func free(ctx context.Context, store kv.Committer, s kv.Snapshot, network string
 
 // freeOne deletes a record. If it has changed meanwhile, it is another one, and stays.
 func freeOne(ctx context.Context, store kv.Committer, e kv.Entry) error {
-	_, _, err := kv.Repeat(ctx, store, kv.Txn{If: []kv.Condition{unchanged(e)}, Then: []kv.Change{{Key: e.Key}}})
+	_, _, err := kv.Repeat(ctx, store, kv.Txn{If: []kv.Condition{e.Unchanged()}, Then: []kv.Change{{Key: e.Key}}})
 	return err
-}
-
-// unchanged is the condition that the store has the entry.
-func unchanged(e kv.Entry) kv.Condition {
-	return kv.Condition{Key: e.Key, Revision: e.Revision, Value: e.Value}
 }
 
 // backOff waits for a random time before attempt n, so that nodes that compete do not repeat in

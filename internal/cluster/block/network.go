@@ -216,7 +216,7 @@ func remove(ctx context.Context, store kv.Committer, e kv.Entry) error {
 			}
 		}
 		n, _ := record.Decode[record.Network](e) // the number of a record that is not valid is not known
-		t := kv.Txn{If: []kv.Condition{unchanged(e)}, Then: []kv.Change{{Key: e.Key}}}
+		t := kv.Txn{If: []kv.Condition{e.Unchanged()}, Then: []kv.Change{{Key: e.Key}}}
 		if vni := n.Spec.Overlay.VNI; vni != 0 {
 			t.Then = append(t.Then, kv.Change{Key: numberKey(vni)})
 		}

@@ -42,6 +42,9 @@ type Entry struct {
 	Revision int64
 }
 
+// Unchanged is the condition that the store has the entry.
+func (e Entry) Unchanged() Condition { return Condition{e.Key, e.Revision, e.Value} }
+
 // Condition is true if the key's last change has the revision. 0 means that the key
 // does not exist.
 type Condition struct {

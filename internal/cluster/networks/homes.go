@@ -101,10 +101,8 @@ func (n *Networks) homeless(s kv.Snapshot, node string, attached []api.View) (al
 func (n *Networks) release(ctx context.Context, e kv.Entry) error {
 	limited, cancel := context.WithTimeout(ctx, publisher.Limit)
 	defer cancel()
-	_, err := n.cfg.Store.Commit(limited, kv.Txn{
-		If:   []kv.Condition{{Key: e.Key, Revision: e.Revision, Value: e.Value}},
-		Then: []kv.Change{{Key: e.Key}}})
-	if err != nil {
+	t := kv.Txn{If: []kv.Condition{e.Unchanged()}, Then: []kv.Change{{Key: e.Key}}}
+	if _, err := n.cfg.Store.Commit(limited, t); err != nil {
 		return fmt.Errorf("release address: %w", err)
 	}
 	return nil

@@ -84,9 +84,8 @@ func (n *Networks) publishKeys(ctx context.Context, s kv.Snapshot, node string) 
 	if len(changes) > 0 {
 		limited, cancel := context.WithTimeout(ctx, publisher.Limit)
 		defer cancel()
-		if _, err := n.cfg.Store.Commit(limited, kv.Txn{
-			If:   []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}},
-			Then: changes}); err != nil {
+		t := kv.Txn{If: []kv.Condition{self.Unchanged()}, Then: changes}
+		if _, err := n.cfg.Store.Commit(limited, t); err != nil {
 			errs = append(errs, fmt.Errorf("publish keys: %w", err))
 		}
 	}

@@ -166,7 +166,7 @@ func (p *Publisher) Publish(ctx context.Context, wanted func(s kv.Snapshot, node
 	}
 	for part := range slices.Chunk(changes(snapshot, published, wanted(snapshot, node)), atOnce) {
 		limited, cancel := context.WithTimeout(ctx, Limit)
-		t := kv.Txn{If: []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}}, Then: part}
+		t := kv.Txn{If: []kv.Condition{self.Unchanged()}, Then: part}
 		result, err := p.cfg.Store.Commit(limited, t)
 		cancel()
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/dockerd"
+	"fairlead/test/compiled"
 	"fairlead/test/engines"
 	"fairlead/test/place"
 )
@@ -33,13 +34,14 @@ type dockerHost struct {
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, source := range map[string]string{"fairlead": "fairlead/cmd/fairlead",
-		"program": "../docker/testdata/program"} {
-		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, name), source)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
-		}
+	if err := compiled.Fairlead(filepath.Join(dir, "fairlead")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "program"),
+		"../docker/testdata/program")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v\n%s", err, out)
 	}
 	return dir
 }

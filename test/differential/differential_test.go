@@ -12,12 +12,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"fairlead/test/compiled"
 )
 
 // recording is the file with the answers of Traefik to the batches that CI plays.
@@ -82,10 +83,8 @@ func setting(name string, otherwise int) int {
 func fairlead(t *testing.T) []string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "fairlead")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", program, "../../cmd/fairlead")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if err := compiled.Fairlead(program); err != nil {
+		t.Fatal(err)
 	}
 	return []string{program, "gateway", "traefik", "--"}
 }

@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/dockerd"
+	"fairlead/test/compiled"
 	"fairlead/test/engines"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,12 +57,13 @@ await complete
 func programs(t testing.TB) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	for name, source := range map[string]string{"fairlead": "fairlead/cmd/fairlead", "program": "./testdata/program"} {
-		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, name), source)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
-		}
+	if err := compiled.Fairlead(filepath.Join(dir, "fairlead")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "program"), "./testdata/program")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v\n%s", err, out)
 	}
 	return dir
 }

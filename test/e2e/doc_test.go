@@ -6,9 +6,10 @@ package e2e_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"fairlead/test/compiled"
 )
 
 // binary is the program under test, built once.
@@ -32,21 +33,12 @@ func testMain(m *testing.M) int {
 		err = os.Chmod(dir, 0o755) // an ordinary user runs it, too
 	}
 	if err == nil {
-		err = build(dir)
+		binary = filepath.Join(dir, "fairlead")
+		err = compiled.Fairlead(binary)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "build fairlead:", err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-func build(dir string) error {
-	binary = filepath.Join(dir, "fairlead")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-X fairlead/internal/lock.checked=yes",
-		"-o", binary, "./cmd/fairlead")
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	return cmd.Run()
 }

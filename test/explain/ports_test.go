@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"fairlead/internal/lab/dockerd"
+	"fairlead/test/compiled"
 	"fairlead/test/engines"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,7 +109,10 @@ var doctorWant = map[bool][]string{
 // container.
 func TestDockerPorts(t *testing.T) {
 	dir := t.TempDir()
-	fairlead := build(t, dir, "fairlead/cmd/fairlead")
+	fairlead := filepath.Join(dir, "fairlead")
+	if err := compiled.Fairlead(fairlead); err != nil {
+		t.Fatal(err)
+	}
 	server := build(t, dir, "fairlead/test/e2e/testdata/server")
 	for name, opt := range engineCases(t) {
 		t.Run(name, func(t *testing.T) {

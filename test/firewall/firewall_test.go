@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/kernel/netns"
+	"fairlead/test/compiled"
 )
 
 // furnish creates a separate host with a LAN, two sandboxes and a Fairlead daemon. It uses a copy
@@ -168,9 +169,8 @@ func (h *host) blocked(firewall string) (commands []string) {
 // that makes the packets pass.
 func TestFirewalls(t *testing.T) {
 	programs := t.TempDir()
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(programs, "fairlead"),
-		"../../cmd/fairlead").CombinedOutput(); err != nil {
-		t.Fatalf("build fairlead: %v\n%s", err, out)
+	if err := compiled.Fairlead(filepath.Join(programs, "fairlead")); err != nil {
+		t.Fatal(err)
 	}
 	for _, f := range firewalls {
 		t.Run(f.name, func(t *testing.T) {

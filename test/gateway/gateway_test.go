@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/dockerd"
 	"fairlead/test/authority"
+	"fairlead/test/compiled"
 	"fairlead/test/engines"
 	"fairlead/test/place"
 )
@@ -38,7 +39,7 @@ var built = sync.OnceValues(func() (dir string, err error) {
 	}
 	directory = dir
 	binary := filepath.Join(dir, "fairlead")
-	if err := build("../../cmd/fairlead", binary); err != nil {
+	if err := compiled.Fairlead(binary); err != nil {
 		return dir, err
 	}
 	pack := exec.Command("../../packaging/image", binary, "gateway:test", filepath.Join(dir, "image.tar"))

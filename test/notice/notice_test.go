@@ -4,18 +4,19 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"fairlead/test/compiled"
 )
 
 // TestNoticeHasEveryModule compares NOTICE with the linker's data in a binary, which does not come
 // from `go list`.
 func TestNoticeHasEveryModule(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "fairlead")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, program).CombinedOutput(); err != nil {
-		t.Fatalf("build fairlead: %v\n%s", err, out)
+	if err := compiled.Fairlead(binary); err != nil {
+		t.Fatal(err)
 	}
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"fairlead/internal/process"
+	"fairlead/test/compiled"
 	"fairlead/test/script"
 )
 
@@ -100,12 +101,8 @@ func run(t *testing.T, params testscript.Params) {
 	fairlead := *binary
 	if fairlead == "" {
 		fairlead = filepath.Join(t.TempDir(), "fairlead")
-		build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-X fairlead/internal/lock.checked=yes",
-			"-o", fairlead, "./cmd/fairlead")
-		build.Dir = root
-		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build fairlead: %v\n%s", err, out)
+		if err := compiled.Fairlead(fairlead); err != nil {
+			t.Fatal(err)
 		}
 	}
 	params.Setup = setup(fairlead)

@@ -16,6 +16,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/topology"
+	"fairlead/test/compiled"
 	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
@@ -104,10 +105,10 @@ func (s *swapped) programs() [2]string {
 		return [2]string{first, second}
 	}
 	files := [2]string{filepath.Join(s.dir, "first"), filepath.Join(s.dir, "second")}
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-X fairlead/internal/lock.checked=yes", "-o",
-		files[0], "../../cmd/fairlead")
-	if out, err := build.CombinedOutput(); err != nil {
-		s.Fatalf("build fairlead: %v\n%s", err, out)
+	for _, file := range files {
+		if err := compiled.Fairlead(file); err != nil {
+			s.Fatal(err)
+		}
 	}
 	content, err := os.ReadFile(files[0])
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/kernel/netns"
+	"fairlead/test/compiled"
 	"fairlead/test/systemd"
 
 	"golang.org/x/sys/unix"
@@ -75,10 +76,8 @@ func start(t *testing.T, flags ...string) *service {
 	}
 	dir := t.TempDir()
 	s := &service{T: t, socket: filepath.Join(dir, "admin"), path: dir + ":" + os.Getenv("PATH")}
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-X fairlead/internal/lock.checked=yes",
-		"-o", filepath.Join(dir, "fairlead"), "../../cmd/fairlead")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build fairlead: %v\n%s", err, out)
+	if err := compiled.Fairlead(filepath.Join(dir, "fairlead")); err != nil {
+		t.Fatal(err)
 	}
 	buildFilter(t, dir)
 	s.docker = filepath.Join(dir, "docker")

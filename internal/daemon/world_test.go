@@ -31,6 +31,7 @@ import (
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 	"fairlead/test/daemons"
+	"fairlead/test/features"
 	"fairlead/test/place"
 	"fairlead/test/process"
 	"fairlead/test/shell"
@@ -108,14 +109,10 @@ type allOfHost interface {
 // worldOf returns a world with an existing host.
 func worldOf(t testing.TB, host *kernel.Host) *world {
 	t.Helper()
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	end := &testEnd{}
 	t.Cleanup(end.reach)
-	w := &world{TB: t, end: end, host: host, at: store.Places{State: t.TempDir(), Run: t.TempDir()}, facts: facts,
-		changed: make(chan struct{}, 1)}
+	w := &world{TB: t, end: end, host: host, at: store.Places{State: t.TempDir(), Run: t.TempDir()},
+		facts: features.Facts(t), changed: make(chan struct{}, 1)}
 	w.finder.NetnsDir = t.TempDir()
 	return w
 }

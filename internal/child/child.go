@@ -40,6 +40,15 @@ func Dispatch(roles Roles) {
 	os.Exit(role())
 }
 
+// ExitCode returns the exit code of a role that ends with the error, and prints the error.
+func ExitCode(role string, err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "fairlead %s: %v\n", role, err)
+	return 1
+}
+
 // Self returns a command that re-executes this binary in the role.
 func Self(role string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")

@@ -58,11 +58,7 @@ func (w Desired) WithoutNetwork(name string) Desired {
 
 // Attachment returns the attachment with the name.
 func (w Desired) Attachment(name string) (Attachment, bool) {
-	i := slices.IndexFunc(w.Attachments, func(a Attachment) bool { return a.Name == name })
-	if i < 0 {
-		return Attachment{}, false
-	}
-	return w.Attachments[i], true
+	return find(w.Attachments, func(a Attachment) bool { return a.Name == name })
 }
 
 // WithAttachment returns the desired state with the attachment, which replaces one with
@@ -205,11 +201,8 @@ func (w Desired) ReplacePublishes(attachment string, replaced func(Publish) bool
 
 // Service returns a copy of the virtual service with the name.
 func (w Desired) Service(name string) (VirtualService, bool) {
-	i := slices.IndexFunc(w.Services, func(v VirtualService) bool { return v.Name == name })
-	if i < 0 {
-		return VirtualService{}, false
-	}
-	return w.Services[i].Clone(), true
+	v, ok := find(w.Services, func(v VirtualService) bool { return v.Name == name })
+	return v.Clone(), ok
 }
 
 // WithService returns the desired state with the service, which replaces one with the

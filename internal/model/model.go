@@ -381,20 +381,20 @@ type State struct {
 
 // Network returns the network with this name.
 func (s State) Network(name string) (Network, bool) {
-	i := slices.IndexFunc(s.Networks, func(n Network) bool { return n.Name == name })
-	if i < 0 {
-		return Network{}, false
-	}
-	return s.Networks[i], true
+	return find(s.Networks, func(n Network) bool { return n.Name == name })
 }
 
 // Endpoint returns the endpoint with this name.
 func (s State) Endpoint(name string) (Endpoint, bool) {
-	i := slices.IndexFunc(s.Endpoints, func(e Endpoint) bool { return e.Name == name })
-	if i < 0 {
-		return Endpoint{}, false
+	return find(s.Endpoints, func(e Endpoint) bool { return e.Name == name })
+}
+
+// find returns the first value that is wanted.
+func find[T any](all []T, wanted func(T) bool) (found T, ok bool) {
+	if i := slices.IndexFunc(all, wanted); i >= 0 {
+		return all[i], true
 	}
-	return s.Endpoints[i], true
+	return found, false
 }
 
 // Clone returns a deep copy.

@@ -149,7 +149,7 @@ func (m IPVSMember) Add() []string { return []string{m.command("add")} }
 func (m IPVSMember) Del() []string { return []string{m.command("delete")} }
 
 func (m IPVSMember) command(verb string) string {
-	return fmt.Sprintf("nft %s element inet %s %s '{ %s }'", verb, IPVSTableName, m.Name(), m.element())
+	return nftElement(verb, IPVSTableName, m.Name(), m.element())
 }
 
 func (m IPVSMember) element() string {

@@ -58,12 +58,12 @@ func (m NFTMapping) Add() []string {
 	if m.ToPort != 0 {
 		to = fmt.Sprintf("%s . %d", m.To, m.ToPort)
 	}
-	return []string{fmt.Sprintf("nft add element inet %s %s '{ %s : %s }'", Mark, m.Map(), m.element(), to)}
+	return []string{nftElement("add", Mark, m.Map(), m.element()+" : "+to)}
 }
 
 // Del implements Object.
 func (m NFTMapping) Del() []string {
-	return []string{fmt.Sprintf("nft delete element inet %s %s '{ %s }'", Mark, m.Map(), m.element())}
+	return []string{nftElement("delete", Mark, m.Map(), m.element())}
 }
 
 // change implements changer. It replaces the element in one transaction, because
@@ -115,7 +115,7 @@ func (m Member) Add() []string { return []string{m.command("add")} }
 func (m Member) Del() []string { return []string{m.command("delete")} }
 
 func (m Member) command(verb string) string {
-	return fmt.Sprintf("nft %s element inet %s %s %s", verb, Mark, m.Name(), escape.Shell("{ "+m.element()+" }"))
+	return nftElement(verb, Mark, m.Name(), m.element())
 }
 
 func (m Member) element() string {
@@ -153,7 +153,7 @@ func (p Proxied) Add() []string { return []string{p.command("add")} }
 func (p Proxied) Del() []string { return []string{p.command("delete")} }
 
 func (p Proxied) command(verb string) string {
-	return fmt.Sprintf("nft %s element inet %s %s '{ %s }'", verb, Mark, p.Name(), p.element())
+	return nftElement(verb, Mark, p.Name(), p.element())
 }
 
 func (p Proxied) element() string {
@@ -189,6 +189,11 @@ func ProxiedPorts(parts []Part) Plan {
 		}
 	}
 	return all
+}
+
+// nftElement returns the command that adds or deletes an element of a set.
+func nftElement(verb, table, set, element string) string {
+	return fmt.Sprintf("nft %s element inet %s %s %s", verb, table, set, escape.Shell("{ "+element+" }"))
 }
 
 func familySuffix(a netip.Addr) string {

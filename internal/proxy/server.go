@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/child"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -53,11 +55,7 @@ func Main() int {
 const processName = "fairlead-proxy"
 
 func run(lim limits) int {
-	if err := serve(lim, os.NewFile(controlFD, "control")); err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead proxy:", err)
-		return 1
-	}
-	return 0
+	return child.ExitCode("proxy", serve(lim, os.NewFile(controlFD, "control")))
 }
 
 // maxWorkers limits the workers of each kind. With more than four cores, the kernel's own

@@ -15,12 +15,8 @@ import (
 // a misspelt name is found before the measurements. Returns an *[Error] for a name that
 // is unknown, ambiguous or not measured.
 func (e *Expr) Check(cases []result.Case) error {
-	c := catalog{source: e.source, holds: expected}
-	for _, k := range cases {
-		if !slices.Contains(c.cases, k) {
-			c.cases = append(c.cases, k)
-		}
-	}
+	c := catalog{source: e.source, holds: expected,
+		cases: result.Distinct(cases, func(k result.Case) result.Case { return k })}
 	return e.forClients(c, func(figures map[*figure]chosen) error {
 		for f, want := range figures {
 			if result.Absolute(want.metric) && slices.Contains(relative, f.field) {
@@ -73,7 +69,7 @@ type chosen struct {
 func (e *Expr) forClients(c catalog, use func(map[*figure]chosen) error) error {
 	var seen []map[*figure]chosen
 	var missing *figure
-	for _, client := range clients(c.cases) {
+	for _, client := range result.Distinct(c.cases, func(k result.Case) result.Client { return k.Client }) {
 		figures, absent, err := e.resolveAll(c, client)
 		if err != nil {
 			return err
@@ -188,12 +184,8 @@ func fieldOf(s result.Summary, field string) float64 {
 
 // catalogOf returns the catalog of a report's figures.
 func catalogOf(source string, r *result.Report) catalog {
-	c := catalog{source: source}
-	for _, s := range r.Summary {
-		if !slices.Contains(c.cases, s.Case) {
-			c.cases = append(c.cases, s.Case)
-		}
-	}
+	c := catalog{source: source,
+		cases: result.Distinct(r.Summary, func(s result.Summary) result.Case { return s.Case })}
 	c.holds = func(k result.Case, m result.Metric) bool {
 		return slices.ContainsFunc(r.Summary, func(s result.Summary) bool { return s.Case == k && s.Metric == m })
 	}
@@ -233,14 +225,4 @@ func expected(k result.Case, m result.Metric) bool {
 		return (oneByOne && !loaded || kind == "udp-pps") && k.Tool != "qperf" && k.Tool != "sockperf"
 	}
 	return kind != result.DockerRun && kind != result.Failover && kind != result.VIP
-}
-
-func clients(cases []result.Case) []result.Client {
-	var all []result.Client
-	for _, k := range cases {
-		if !slices.Contains(all, k.Client) {
-			all = append(all, k.Client)
-		}
-	}
-	return all
 }

@@ -65,11 +65,7 @@ func (s *Server) notify(line string) error {
 
 // ServerMain runs the role of a real server until its input ends.
 func ServerMain() int {
-	if err := serve(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead failover:", err)
-		return 1
-	}
-	return 0
+	return child.ExitCode("failover", serve(os.Stdin, os.Stdout))
 }
 
 func serve(input io.Reader, out io.Writer) error {

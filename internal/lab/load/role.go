@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"time"
+
+	"fairlead/internal/child"
 )
 
 // Role is the name of the child's role, whose function is Main.
@@ -27,16 +29,10 @@ const grace = 2 * time.Minute
 // returns the exit status.
 func Main() int {
 	control, err := inherited()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead load:", err)
-		return 1
+	if err == nil {
+		err = new(generator).obey(control)
 	}
-	a := &generator{}
-	if err := a.obey(control); err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead load:", err)
-		return 1
-	}
-	return 0
+	return child.ExitCode("load", err)
 }
 
 func inherited() (net.Conn, error) {

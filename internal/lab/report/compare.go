@@ -184,7 +184,7 @@ func CompareTable(w io.Writer, c Comparison, o Options) error {
 // changes writes one table per client.
 func (t table) changes(all []Change) {
 	sessions := slices.ContainsFunc(all, func(c Change) bool { return c.SessionHigh > 0 })
-	for _, client := range clientsIn(all) {
+	for _, client := range result.Distinct(all, func(c Change) result.Client { return c.Client }) {
 		rows := [][]string{{clientTitle(client), "", "before", "ratio", "now", "ratio", "now/before", "95 %", ""}}
 		sides := "llrrrrrll"
 		if sessions {
@@ -243,14 +243,4 @@ func ratioTo(ratio float64) string {
 // unitOf is the unit without the percentile, which is part of the metric's title.
 func unitOf(s scale) string {
 	return s.label[strings.LastIndex(s.label, " ")+1:]
-}
-
-func clientsIn(all []Change) []result.Client {
-	var clients []result.Client
-	for _, c := range all {
-		if !slices.Contains(clients, c.Client) {
-			clients = append(clients, c.Client)
-		}
-	}
-	return clients
 }

@@ -26,12 +26,7 @@ func baselineOf(r *result.Report) string {
 
 // clientsOf lists the clients that have rows.
 func clientsOf(r *result.Report) []result.Client {
-	var all []result.Client
-	for _, s := range r.Summary {
-		if !slices.Contains(all, s.Client) {
-			all = append(all, s.Client)
-		}
-	}
+	all := result.Distinct(r.Summary, func(s result.Summary) result.Client { return s.Client })
 	slices.SortStableFunc(all, func(a, b result.Client) int {
 		return cmp.Compare(rank(clientOrder, a), rank(clientOrder, b))
 	})

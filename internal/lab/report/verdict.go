@@ -58,13 +58,7 @@ func Unmeasured(r *result.Report) error {
 
 // casesOf lists the cases of which there are runs.
 func casesOf(r *result.Report) []result.Case {
-	var all []result.Case
-	for _, run := range r.Runs {
-		if !slices.Contains(all, run.Case) {
-			all = append(all, run.Case)
-		}
-	}
-	return all
+	return result.Distinct(r.Runs, func(run result.Run) result.Case { return run.Case })
 }
 
 // unmeasured returns the cases without a figure.

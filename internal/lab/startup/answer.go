@@ -6,16 +6,12 @@ import (
 	"net"
 	"os"
 	"strings"
+
+	"fairlead/internal/child"
 )
 
 // AnswerMain runs the role of the answerer and returns the exit status.
-func AnswerMain() int {
-	if err := answer(); err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead startup:", err)
-		return 1
-	}
-	return 0
-}
+func AnswerMain() int { return child.ExitCode("startup", answer()) }
 
 // answer listens, reports that by connecting to the parent, and answers until the
 // parent closes that connection.

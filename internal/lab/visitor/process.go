@@ -62,15 +62,11 @@ func (c *Crowd) Kill() { c.worker.Close() }
 
 // Main runs the role of the visitors and returns the exit status.
 func Main() int {
-	if err := first(); err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead site:", err)
-		return 1
+	err := first()
+	if err == nil {
+		err = visit(os.Stdin, os.Stdout)
 	}
-	if err := visit(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead site:", err)
-		return 1
-	}
-	return 0
+	return child.ExitCode("site", err)
 }
 
 // priority is the nice value of the visitors: they must start on time, whatever the

@@ -60,11 +60,7 @@ func Main() int {
 	// The server costs least on one thread: the runtime does not search for other work
 	// on idle CPUs.
 	runtime.GOMAXPROCS(1)
-	if err := serve(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead site:", err)
-		return 1
-	}
-	return 0
+	return child.ExitCode("site", serve(os.Stdin, os.Stdout))
 }
 
 func serve(input io.Reader, out io.Writer) error {

@@ -120,7 +120,7 @@ func (h *Reader) neighbour(link, hardware string) ([]netip.Addr, error) {
 	}
 	list, err := h.rtnl.Neighbours(on.Attrs().Index, unix.AF_UNSPEC)
 	if err != nil {
-		return nil, fmt.Errorf("list neighbours of %s: %w", link, err)
+		return nil, fmt.Errorf("link %s: %w", link, err)
 	}
 	var all []netip.Addr
 	for _, n := range list {

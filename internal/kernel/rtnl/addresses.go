@@ -1,7 +1,6 @@
 package rtnl
 
 import (
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -50,13 +49,9 @@ type AddressReader struct {
 // Read returns the addresses. It reads the links only if an address has changed since the last call, because there can
 // be a thousand links.
 func (r *AddressReader) Read() ([]LinkAddresses, error) {
-	handle, err := r.From.handles.At("")
+	list, err := r.From.listAddresses("", unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
-	}
-	list, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
-	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	of := map[int][]netip.Addr{}
 	for _, a := range list {
@@ -65,9 +60,9 @@ func (r *AddressReader) Read() ([]LinkAddresses, error) {
 	if r.links != nil && maps.EqualFunc(r.of, of, slices.Equal) {
 		return r.links, nil
 	}
-	links, err := nlutil.Retry(handle.LinkList)
+	links, err := r.From.ListLinks("")
 	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+		return nil, err
 	}
 	r.of, r.links = of, nil
 	for _, l := range links {
@@ -80,13 +75,9 @@ func (r *AddressReader) Read() ([]LinkAddresses, error) {
 
 // LocalAddrs returns the addresses of the host's namespace.
 func (h *Reader) LocalAddrs() ([]netip.Addr, error) {
-	handle, err := h.handles.At("")
+	list, err := h.listAddresses("", unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
-	}
-	list, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
-	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	var addrs []netip.Addr
 	for _, a := range list {

@@ -1,7 +1,6 @@
 package rtnl
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 
@@ -36,10 +35,6 @@ type NeighbourEntry struct {
 // NeighbourEntries lists the neighbours in the host's namespace, and the entries
 // of its bridges' forwarding tables.
 func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, err error) {
-	handle, err := h.handles.At("")
-	if err != nil {
-		return nil, nil, err
-	}
 	links, err := h.Indices()
 	if err != nil {
 		return nil, nil, err
@@ -49,9 +44,9 @@ func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, er
 		names[int(index)] = name
 	}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6, unix.AF_BRIDGE} {
-		list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(0, family) })
+		list, err := h.Neighbours(0, family)
 		if err != nil {
-			return nil, nil, fmt.Errorf("list neighbours: %w", err)
+			return nil, nil, err
 		}
 		for _, n := range list {
 			e := NeighbourEntry{Link: names[n.LinkIndex], MAC: n.HardwareAddr,
@@ -67,9 +62,10 @@ func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, er
 			}
 		}
 	}
-	proxied, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighProxyList(0, unix.AF_UNSPEC) })
+	proxied, err := dump(h, "", "addresses for which links answer",
+		func(handle *netlink.Handle) ([]netlink.Neigh, error) { return handle.NeighProxyList(0, unix.AF_UNSPEC) })
 	if err != nil {
-		return nil, nil, fmt.Errorf("list addresses for which links answer: %w", err)
+		return nil, nil, err
 	}
 	for _, n := range proxied {
 		neighbours = append(neighbours, NeighbourEntry{Link: names[n.LinkIndex], Address: nlutil.Addr(n.IP),
@@ -81,11 +77,8 @@ func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, er
 // Neighbours returns the host's neighbours of the address family on the link with
 // the index, as the kernel reports them.
 func (h *Reader) Neighbours(index, family int) ([]netlink.Neigh, error) {
-	handle, err := h.handles.At("")
-	if err != nil {
-		return nil, err
-	}
-	return nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(index, family) })
+	return dump(h, "", "neighbours",
+		func(handle *netlink.Handle) ([]netlink.Neigh, error) { return handle.NeighList(index, family) })
 }
 
 // Neighbour returns the host's neighbour with an address on the link with the index. The error is unix.ENOENT if

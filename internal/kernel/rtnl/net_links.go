@@ -104,13 +104,9 @@ func (h *Reader) Dump(path string) ([]Dumped, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle, err := h.handles.At(path)
+	addresses, err := h.listAddresses(path, unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
-	}
-	addresses, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
-	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	all := make([]Dumped, len(list))
 	for i, l := range list {

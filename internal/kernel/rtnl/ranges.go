@@ -2,11 +2,9 @@ package rtnl
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -47,10 +45,6 @@ func (h *Reader) Reached() ([]Reached, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle, err := reader.handles.At("")
-	if err != nil {
-		return nil, err
-	}
 	var all []Reached
 	byIndex := map[int]Dumped{}
 	for _, l := range links {
@@ -62,9 +56,9 @@ func (h *Reader) Reached() ([]Reached, error) {
 		}
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := nlutil.Retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, family) })
+		routes, err := reader.familyRoutes(family)
 		if err != nil {
-			return nil, fmt.Errorf("list routes: %w", err)
+			return nil, err
 		}
 		for _, r := range routes {
 			l, known := byIndex[r.LinkIndex]
@@ -127,15 +121,11 @@ func (h *Reader) CanBind(a netip.Addr) (bool, error) {
 // Ranges returns the address ranges that the host has routes to, without default
 // routes and link-local ranges. Networks must not use these ranges.
 func (h *Reader) Ranges() ([]netip.Prefix, error) {
-	handle, err := h.handles.At("")
-	if err != nil {
-		return nil, err
-	}
 	var all []netip.Prefix
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := nlutil.Retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, family) })
+		routes, err := h.familyRoutes(family)
 		if err != nil {
-			return nil, fmt.Errorf("list routes: %w", err)
+			return nil, err
 		}
 		for _, r := range routes {
 			if to, ok := routeTo(r); ok && !to.Addr().IsLinkLocalUnicast() {
@@ -145,4 +135,10 @@ func (h *Reader) Ranges() ([]netip.Prefix, error) {
 	}
 	slices.SortFunc(all, netip.Prefix.Compare)
 	return slices.Compact(all), nil
+}
+
+// familyRoutes returns the routes of a family in the host's main table.
+func (h *Reader) familyRoutes(family int) ([]netlink.Route, error) {
+	return dump(h, "", "routes",
+		func(handle *netlink.Handle) ([]netlink.Route, error) { return handle.RouteList(nil, family) })
 }

@@ -3,8 +3,6 @@ package rtnl
 import (
 	"fmt"
 
-	"fairlead/internal/kernel/nlutil"
-
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -22,13 +20,10 @@ type RouteSelectors struct {
 // RouteSelectors reads the policy routing rules of the host's namespace.
 func (h *Reader) RouteSelectors() (RouteSelectors, error) {
 	var found RouteSelectors
-	handle, err := h.handles.At("")
+	list, err := dump(h, "", "policy routing rules",
+		func(handle *netlink.Handle) ([]netlink.Rule, error) { return handle.RuleList(unix.AF_UNSPEC) })
 	if err != nil {
 		return found, err
-	}
-	list, err := nlutil.Retry(func() ([]netlink.Rule, error) { return handle.RuleList(unix.AF_UNSPEC) })
-	if err != nil {
-		return found, fmt.Errorf("list policy routing rules: %w", err)
 	}
 	for _, r := range list {
 		if r.Mark != 0 || r.Mask != nil {

@@ -1,7 +1,6 @@
 package rtnl
 
 import (
-	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -112,11 +111,7 @@ func routedLinks(h *Reader) (map[int]bool, error) {
 			found[hop.LinkIndex] = true
 		}
 	}
-	handle, err := h.handles.At("")
-	if err != nil {
-		return nil, err
-	}
-	list, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_INET6) })
+	list, err := h.listAddresses("", unix.AF_INET6)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package rtnl
 
 import (
-	"fmt"
 	"net/netip"
 
 	"fairlead/internal/kernel/nlutil"
@@ -19,17 +18,13 @@ func (h *Reader) LocalRoutes() (map[netip.Addr]bool, error) {
 
 // ListLocalRoutes lists the addresses of Fairlead's local routes on the host.
 func (h *Reader) ListLocalRoutes() (map[netip.Addr]bool, error) {
-	handle, err := h.handles.At("")
-	if err != nil {
-		return nil, err
-	}
 	filter := &netlink.Route{Protocol: plan.RouteProtocol, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL}
-	list, err := nlutil.Retry(func() ([]netlink.Route, error) {
+	list, err := dump(h, "", "local routes", func(handle *netlink.Handle) ([]netlink.Route, error) {
 		return handle.RouteListFiltered(unix.AF_UNSPEC, filter,
 			netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list local routes: %w", err)
+		return nil, err
 	}
 	all := map[netip.Addr]bool{}
 	for _, r := range list {
@@ -83,15 +78,7 @@ func (h *Reader) DefaultRoutes() ([]netlink.Route, error) {
 // listRoutes returns the routes of both families that match the fields of the filter
 // that the mask selects.
 func (h *Reader) listRoutes(path string, filter *netlink.Route, mask uint64) ([]netlink.Route, error) {
-	handle, err := h.handles.At(path)
-	if err != nil {
-		return nil, err
-	}
-	list, err := nlutil.Retry(func() ([]netlink.Route, error) {
+	return dump(h, path, "routes", func(handle *netlink.Handle) ([]netlink.Route, error) {
 		return handle.RouteListFiltered(unix.AF_UNSPEC, filter, mask)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
-	}
-	return list, nil
 }

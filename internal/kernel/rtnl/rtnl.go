@@ -93,15 +93,27 @@ func Owner(l netlink.Link) string {
 
 // ListLinks returns the links in the namespace at path; "" means the host's.
 func (h *Reader) ListLinks(path string) ([]netlink.Link, error) {
+	return dump(h, path, "links", (*netlink.Handle).LinkList)
+}
+
+// listAddresses returns the addresses of a family in the namespace at path; "" means the host's.
+func (h *Reader) listAddresses(path string, family int) ([]netlink.Addr, error) {
+	return dump(h, path, "addresses",
+		func(handle *netlink.Handle) ([]netlink.Addr, error) { return handle.AddrList(nil, family) })
+}
+
+// dump lists objects in the namespace at path; "" means the host's. what they are is for the error. If the error is
+// netlink.ErrDumpInterrupted, some may be missing.
+func dump[T any](h *Reader, path, what string, list func(*netlink.Handle) ([]T, error)) ([]T, error) {
 	handle, err := h.handles.At(path)
 	if err != nil {
 		return nil, err
 	}
-	list, err := nlutil.Retry(handle.LinkList)
+	all, err := nlutil.Retry(func() ([]T, error) { return list(handle) })
 	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+		err = fmt.Errorf("list %s: %w", what, err)
 	}
-	return list, nil
+	return all, err
 }
 
 // Indices maps the names of the host's links to their indices.

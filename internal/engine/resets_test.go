@@ -37,7 +37,8 @@ func replaceEngine(t *testing.T, w *topology.World, kept engine.Store, later fun
 		t.Fatal(err)
 	}
 	before := w.Engine
-	w.Engine = engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: kept, Facts: features.Facts(t), Later: later})
+	w.Engine = engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: kept, Facts: features.Facts(t),
+		Later: later})
 	t.Cleanup(func() {
 		if err := errors.Join(w.Engine.TearDown(context.Background()), h.Close()); err != nil {
 			t.Error(err)

@@ -164,8 +164,8 @@ func endDaemon(ctx context.Context) error {
 		return nil
 	}
 	if isUnit(o.PID) {
-		out, err := exec.CommandContext(ctx, "systemctl", append([]string{"disable", "--now"}, Units...)...).CombinedOutput()
-		if err != nil {
+		stop := exec.CommandContext(ctx, "systemctl", append([]string{"disable", "--now"}, Units...)...)
+		if out, err := stop.CombinedOutput(); err != nil {
 			return fmt.Errorf("stop the daemon's units: %w: %s", err, out)
 		}
 	} else if !o.giveWay() {

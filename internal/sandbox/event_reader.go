@@ -61,7 +61,8 @@ const hasEnded = "it has ended"
 func newEventReader(socket string, notify func(ContainerEvent)) *eventReader {
 	e := dockerapi.Unix(socket)
 	return &eventReader{engine: e, notify: notify, known: map[string]*containerState{},
-		events: dockerapi.Subscription{Engine: e, Filter: engineEvents, Since: time.Now().Add(-replayWindow).UnixNano()}}
+		events: dockerapi.Subscription{Engine: e, Filter: engineEvents,
+			Since: time.Now().Add(-replayWindow).UnixNano()}}
 }
 
 // follow reports events until the engine or ctx ends.

@@ -96,7 +96,8 @@ func updateClusterService(r *command.Remote, ctx context.Context, client *admin.
 		if err := change(&next); err != nil {
 			return err
 		}
-		result, err := admin.SetClusterService.Do(ctx, client, api.ClusterServiceRequest{ClusterService: next, Was: &have})
+		result, err := admin.SetClusterService.Do(ctx, client,
+			api.ClusterServiceRequest{ClusterService: next, Was: &have})
 		if api.CodeOf(err) == api.Conflict && again > 0 {
 			continue
 		}

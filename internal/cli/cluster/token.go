@@ -77,10 +77,11 @@ func newTokenRemove(a *command.App) *cobra.Command {
 	}, admin.RemoveToken, func(_ *cobra.Command, args []string) (admin.TokenID, error) {
 		return admin.TokenID{ID: args[0]}, nil
 	})
-	c.ValidArgsFunction = command.CompleteFirst(r, func(ctx context.Context, c *admin.Client) ([]api.ClusterToken, error) {
+	tokens := func(ctx context.Context, c *admin.Client) ([]api.ClusterToken, error) {
 		all, err := admin.ListTokens.Do(ctx, c)
 		return all.Tokens, err
-	}, func(t api.ClusterToken) string { return t.ID })
+	}
+	c.ValidArgsFunction = command.CompleteFirst(r, tokens, func(t api.ClusterToken) string { return t.ID })
 	return c
 }
 

@@ -117,8 +117,8 @@ var _ member.Consumer = (*Networks)(nil)
 // New returns Networks without a snapshot. Run makes its transactions.
 func New(cfg Config) *Networks {
 	return &Networks{cfg: cfg, containers: newContainers(),
-		publisher: publisher.New(publisher.Config{Prefix: record.Endpoints, Records: "endpoints", Part: "cluster networks",
-			Store: cfg.Store, Changed: cfg.Changed, Every: cfg.Every, Log: cfg.Log}),
+		publisher: publisher.New(publisher.Config{Prefix: record.Endpoints, Records: "endpoints",
+			Part: "cluster networks", Store: cfg.Store, Changed: cfg.Changed, Every: cfg.Every, Log: cfg.Log}),
 		progress: make(chan struct{}), reservations: map[place]int{}, switched: map[string]switchedKey{},
 		attempts: map[string]attempts{}}
 }

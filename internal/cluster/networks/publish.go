@@ -21,7 +21,8 @@ func (n *Networks) endpoints(s kv.Snapshot, node string) map[string][]byte {
 		}
 		key := record.Key(record.Endpoints, v.Network, node, v.Name)
 		if names, known := n.containers.of(v, key, s); known || v.Endpoint.MAC != "" {
-			all[key] = record.Encode(record.Endpoint{Names: names, Addresses: v.Endpoint.Addresses, MAC: v.Endpoint.MAC})
+			all[key] = record.Encode(record.Endpoint{Names: names, Addresses: v.Endpoint.Addresses,
+				MAC: v.Endpoint.MAC})
 		}
 	}
 	return all

@@ -40,7 +40,8 @@ func (r *reporter) decodeConfig(root *tree.Node, key string) (c gateway.Config) 
 			objects(r, "serverstransports", tcpTransport, &c.TCP.ServersTransports)),
 		r.section("udp", objects(r, "routers", udpRouter, &c.UDP.Routers),
 			objects(r, "services", udpService, &c.UDP.Services)),
-		r.section("tls", branch{"certificates", func(n *tree.Node, key string) { r.decodeCertificates(n, key, &c.TLS) }},
+		r.section("tls",
+			branch{"certificates", func(n *tree.Node, key string) { r.decodeCertificates(n, key, &c.TLS) }},
 			objects(r, "options", tlsOptions, &c.TLS.Options),
 			objects(r, "stores", tlsStore, &c.TLS.Stores)),
 	})

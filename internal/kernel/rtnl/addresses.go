@@ -49,7 +49,7 @@ type AddressReader struct {
 // Read returns the addresses. It reads the links only if an address has changed since the last call, because there can
 // be a thousand links.
 func (r *AddressReader) Read() ([]LinkAddresses, error) {
-	list, err := r.From.listAddresses("", unix.AF_UNSPEC)
+	list, err := listAddresses(r.From, "", unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (r *AddressReader) Read() ([]LinkAddresses, error) {
 
 // LocalAddrs returns the addresses of the host's namespace.
 func (h *Reader) LocalAddrs() ([]netip.Addr, error) {
-	list, err := h.listAddresses("", unix.AF_UNSPEC)
+	list, err := listAddresses(h, "", unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
 	}

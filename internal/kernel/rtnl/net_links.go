@@ -104,7 +104,7 @@ func (h *Reader) Dump(path string) ([]Dumped, error) {
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := h.listAddresses(path, unix.AF_UNSPEC)
+	addresses, err := listAddresses(h, path, unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (h *Reader) Reached() ([]Reached, error) {
 		}
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := reader.familyRoutes(family)
+		routes, err := familyRoutes(reader, family)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (h *Reader) CanBind(a netip.Addr) (bool, error) {
 func (h *Reader) Ranges() ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := h.familyRoutes(family)
+		routes, err := familyRoutes(h, family)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (h *Reader) Ranges() ([]netip.Prefix, error) {
 }
 
 // familyRoutes returns the routes of a family in the host's main table.
-func (h *Reader) familyRoutes(family int) ([]netlink.Route, error) {
+func familyRoutes(h *Reader, family int) ([]netlink.Route, error) {
 	return dump(h, "", "routes",
 		func(handle *netlink.Handle) ([]netlink.Route, error) { return handle.RouteList(nil, family) })
 }

@@ -111,7 +111,7 @@ func routedLinks(h *Reader) (map[int]bool, error) {
 			found[hop.LinkIndex] = true
 		}
 	}
-	list, err := h.listAddresses("", unix.AF_INET6)
+	list, err := listAddresses(h, "", unix.AF_INET6)
 	if err != nil {
 		return nil, err
 	}

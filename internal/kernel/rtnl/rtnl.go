@@ -97,7 +97,7 @@ func (h *Reader) ListLinks(path string) ([]netlink.Link, error) {
 }
 
 // listAddresses returns the addresses of a family in the namespace at path; "" means the host's.
-func (h *Reader) listAddresses(path string, family int) ([]netlink.Addr, error) {
+func listAddresses(h *Reader, path string, family int) ([]netlink.Addr, error) {
 	return dump(h, path, "addresses",
 		func(handle *netlink.Handle) ([]netlink.Addr, error) { return handle.AddrList(nil, family) })
 }

@@ -74,8 +74,8 @@ func newDocker(e *dockerapi.Engine, value gateway.Docker, log *slog.Logger) *Doc
 	options := traefik.DockerOptions{Docker: value}
 	return &Docker{engine: e, log: log, options: options, self: newSelf(),
 		labels: traefik.NewDocker(options),
-		known:  map[string]dockerapi.Inspected{}, stopping: map[string]stop{}, containers: map[string]*traefik.Container{},
-		failures: map[string]*failure{}, patience: patience,
+		known:  map[string]dockerapi.Inspected{}, stopping: map[string]stop{},
+		containers: map[string]*traefik.Container{}, failures: map[string]*failure{}, patience: patience,
 		subscription: subscribe(e, "container", "network")}
 }
 

@@ -195,7 +195,8 @@ func TestPersist(t *testing.T) {
 		attempts := []struct {
 			lasts time.Duration
 			err   error
-		}{{time.Minute, dockerapi.ErrEnded}, {0, silent}, {0, silent}, {time.Minute, dockerapi.ErrEnded}, {0, dockerapi.ErrEnded}}
+		}{{time.Minute, dockerapi.ErrEnded}, {0, silent}, {0, silent}, {time.Minute, dockerapi.ErrEnded},
+			{0, dockerapi.ErrEnded}}
 		begin, warnings := time.Now(), 0
 		log := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
 			warnings++

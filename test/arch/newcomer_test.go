@@ -127,7 +127,7 @@ func TestNewcomers(t *testing.T) {
 	for help, want := range map[string][]string{
 		"network create": {"ipvlan, vxlan, device, trial"},
 		"publish":        {"auto, ebpf, trial, nat"},
-		"service add":    {"ebpf, nft, ipvs, trial", "sed, nq, trial", "exec, docker, trial, none",
+		"service add": {"ebpf, nft, ipvs, trial", "sed, nq, trial", "exec, docker, trial, none",
 			"tcp, udp, trial: regular"},
 	} {
 		text := run(t, command, append(strings.Fields(help), "--help")...)

@@ -24,7 +24,7 @@ func serve(t *testing.T, h http.HandlerFunc) *Engine {
 	return e
 }
 
-// TestErrors checks what the error of a request says, and what callers can tell from it.
+// TestErrors checks what the error of a request says, and which errors callers can distinguish.
 func TestErrors(t *testing.T) {
 	for path, c := range map[string]struct {
 		text string

@@ -42,7 +42,7 @@ func newGRPC(c model.Check, m Means) (Checker, error) {
 
 // healthQuestion returns a HealthCheckRequest after a gRPC prefix: one byte for no compression, four for the length.
 func healthQuestion(service string) []byte {
-	// Only a name that is no UTF-8 fails.
+	// Only a name that is not UTF-8 fails.
 	message, _ := proto.Marshal(&grpc_health_v1.HealthCheckRequest{Service: service})
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 }

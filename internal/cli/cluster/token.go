@@ -77,12 +77,16 @@ func newTokenRemove(a *command.App) *cobra.Command {
 	}, admin.RemoveToken, func(_ *cobra.Command, args []string) (admin.TokenID, error) {
 		return admin.TokenID{ID: args[0]}, nil
 	})
-	tokens := func(ctx context.Context, c *admin.Client) ([]api.ClusterToken, error) {
+	c.ValidArgsFunction = completeTokens(r)
+	return c
+}
+
+// completeTokens completes the first argument with the IDs of tokens.
+func completeTokens(r *command.Remote) cobra.CompletionFunc {
+	return command.CompleteFirst(r, func(ctx context.Context, c *admin.Client) ([]api.ClusterToken, error) {
 		all, err := admin.ListTokens.Do(ctx, c)
 		return all.Tokens, err
-	}
-	c.ValidArgsFunction = command.CompleteFirst(r, tokens, func(t api.ClusterToken) string { return t.ID })
-	return c
+	}, func(t api.ClusterToken) string { return t.ID })
 }
 
 // joinToken is the environment variable with a join token.

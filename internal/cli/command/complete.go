@@ -37,8 +37,9 @@ func CompleteFirst[Object any](r *Remote, ask func(context.Context, *admin.Clien
 
 // CompleteAttachments completes the first argument with the attachments' names.
 func (r *Remote) CompleteAttachments() cobra.CompletionFunc {
-	all := func(ctx context.Context, c *admin.Client) ([]api.View, error) { return c.Attachments(ctx) }
-	return CompleteFirst(r, all, func(v api.View) string { return v.Name })
+	return CompleteFirst(r,
+		func(ctx context.Context, c *admin.Client) ([]api.View, error) { return c.Attachments(ctx) },
+		func(v api.View) string { return v.Name })
 }
 
 // CompleteNetworks completes the first argument with the networks' names.

@@ -9,7 +9,7 @@ import (
 
 // Short replaces the rounds and duration of a documented laboratory run in the tests, so that the
 // documentation can show useful values. test/e2e tests runs of several rounds.
-const Short = "--rounds 1 --duration 100ms"
+const Short = "--rounds 1 --duration 50ms"
 
 // serves is how many seconds a documented server must run: longer than a failing server needs to
 // exit.

@@ -91,7 +91,7 @@ func Load(opt Options) (*Datapath, error) {
 	if err == nil {
 		err = p.attached.adopt()
 	}
-	if err == nil {
+	if err == nil && opt.Pins != "" {
 		err = p.renew()
 	}
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestHolderIsLinked: a namespace whose links lead nowhere has the address of a machine of the LAN. Packets from that
+// TestHolderIsLinked: a namespace without a link to another one has the address of a machine of the LAN. Packets from that
 // address do not come from there. A namespace behind another one is linked to the host.
 func TestHolderIsLinked(t *testing.T) {
 	host, router, behind, stranger := kerneltest.Netns(t), kerneltest.Netns(t), kerneltest.Netns(t), kerneltest.Netns(t)

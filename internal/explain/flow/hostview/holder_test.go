@@ -14,8 +14,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestHolderIsLinked: a namespace without a link to another one has the address of a machine of the LAN. Packets from that
-// address do not come from there. A namespace behind another one is linked to the host.
+// TestHolderIsLinked: a namespace without a link to another one has the address of a machine of the LAN. Packets from
+// that address do not come from there. A namespace behind another one is linked to the host.
 func TestHolderIsLinked(t *testing.T) {
 	host, router, behind, stranger := kerneltest.Netns(t), kerneltest.Netns(t), kerneltest.Netns(t), kerneltest.Netns(t)
 	at := func(ns *netns.Namespace) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.File().Fd()) }

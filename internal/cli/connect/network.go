@@ -280,11 +280,13 @@ func newNetworkRemove(a *command.App) *cobra.Command {
 
 func removeNetwork(r *command.Remote, ctx context.Context, name string, cluster bool) error {
 	return r.Call(ctx, func(client *admin.Client) error {
-		remove := admin.RemoveNetwork
+		remove := client.RemoveNetwork
 		if cluster {
-			remove = admin.RemoveClusterNetwork
+			remove = func(ctx context.Context, name string) (api.Result, error) {
+				return admin.RemoveClusterNetwork.Do(ctx, client, admin.NetworkName{Name: name})
+			}
 		}
-		result, err := remove.Do(ctx, client, admin.NetworkName{Name: name})
+		result, err := remove(ctx, name)
 		if err != nil {
 			return err
 		}

@@ -11,12 +11,10 @@ import (
 // The paths of networks.
 const (
 	pathCreateNetwork = "/v1/networks/create"
+	pathRemoveNetwork = "/v1/networks/remove"
 	pathCheckNetwork  = "/v1/networks/check"
 	pathNetworks      = "/v1/networks"
 )
-
-// RemoveNetwork removes a network.
-const RemoveNetwork Call[NetworkName, api.Result] = "/v1/networks/remove"
 
 // NetworkCalls are the calls of the daemon for networks.
 type NetworkCalls interface {
@@ -57,7 +55,7 @@ func networkHandlers(mux *http.ServeMux, d NetworkCalls) {
 		r.Origin = model.FromCommand
 		return d.CreateNetwork(r.Network, r.DryRun)
 	})
-	RemoveNetwork.handle(mux, func(_ context.Context, r NetworkName) (api.Result, error) {
+	post(mux, pathRemoveNetwork, func(_ context.Context, r NetworkName) (api.Result, error) {
 		return d.RemoveNetwork(r.Name)
 	})
 	post(mux, pathCheckNetwork, func(ctx context.Context, r NetworkName) (PeerPaths, error) {
@@ -72,6 +70,11 @@ func networkHandlers(mux *http.ServeMux, d NetworkCalls) {
 // CreateNetwork creates or changes a network.
 func (c *Client) CreateNetwork(ctx context.Context, n model.Network, dry bool) (api.Result, error) {
 	return c.post(ctx, pathCreateNetwork, NetworkRequest{n, dry})
+}
+
+// RemoveNetwork removes a network.
+func (c *Client) RemoveNetwork(ctx context.Context, name string) (api.Result, error) {
+	return c.post(ctx, pathRemoveNetwork, NetworkName{name})
 }
 
 // CheckNetwork checks an overlay's paths to its other hosts.

@@ -21,10 +21,12 @@ import (
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 	"fairlead/internal/process/hosted"
 	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
+	"fairlead/test/features"
 	"fairlead/test/place"
 	"fairlead/test/process"
 )
@@ -49,6 +51,7 @@ func TestMain(m *testing.M) {
 type order struct {
 	Run, State, Socket string
 	TearDown           bool
+	Facts              plan.Facts
 }
 
 // runDaemon is Run without eBPF programs, which would affect the whole machine. It ends
@@ -61,10 +64,6 @@ func runDaemon(do order) error {
 		return err
 	}
 	defer files.Close()
-	facts, err := kernel.Probe()
-	if err != nil {
-		return err
-	}
 	host, err := kernel.Open("", kernel.Options{})
 	if err != nil {
 		return err
@@ -72,7 +71,7 @@ func runDaemon(do order) error {
 	defer host.Close()
 	p := newProxies(opt.Run, host.Netns(), opt.Log)
 	d, err := daemon.New(daemon.Config{Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host,
-		Store: files, Sandboxes: sandbox.Finder{}, Facts: facts, Log: opt.Log,
+		Store: files, Sandboxes: sandbox.Finder{}, Facts: do.Facts, Log: opt.Log,
 		StartProxy: p.start, FindProxy: p.find, ProxyEnded: p.ended})
 	if err != nil {
 		return err
@@ -140,7 +139,7 @@ func (d daemonProcess) stop(t *testing.T) {
 // daemon starts the next daemon.
 func (h *house) daemon() daemonProcess {
 	h.Helper()
-	do := order{h.opt.Run, h.opt.State, h.opt.Socket, h.opt.TearDown}
+	do := order{h.opt.Run, h.opt.State, h.opt.Socket, h.opt.TearDown, features.Facts(h)}
 	return daemonProcess{process.Start(h, daemonRole, do, child.Place{Netns: h.ns.File()})}
 }
 

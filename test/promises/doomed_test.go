@@ -34,6 +34,7 @@ type order struct {
 	// Pins is a bpffs, and Run a directory. Both outlive the process.
 	Pins, Run string
 	State     model.State
+	Facts     plan.Facts
 }
 
 // keeping returns the configuration of a proxy that outlives the process.
@@ -44,15 +45,11 @@ func keeping(run string, netns *os.File) proxy.Keeping {
 
 // runEngine applies the state, reports that it is ready, and waits.
 func runEngine(do order) error {
-	facts, err := kernel.Probe()
-	if err != nil {
-		return err
-	}
 	h, err := kernel.Open(do.Server, kernel.Options{Pins: do.Pins})
 	if err != nil {
 		return err
 	}
-	e := engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: &store.Memory{}, Facts: facts,
+	e := engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: &store.Memory{}, Facts: do.Facts,
 		StartProxy: func(ctx context.Context) (engine.Proxy, error) {
 			return proxy.Keep(ctx, keeping(do.Run, h.Netns()))
 		}})
@@ -85,7 +82,7 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, modes []model.Via
 	at := keeping(t.TempDir(), w.Server().Netns)
 	t.Cleanup(func() { endProxy(t, at) })
 	p := process.Start(t, engineRole, order{process.Seen(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), pins,
-		filepath.Dir(at.Socket), s}, child.Place{})
+		filepath.Dir(at.Socket), s, facts}, child.Place{})
 	workers := startWorkloads(t, w, s)
 	doom := &doomed{world: w, dead: make(chan struct{})}
 	doom.ready.Add(len(modes) * len(publishProbers[promise.Survives].flavors))

@@ -149,8 +149,8 @@ soak: ## change publishes under load while the engine, then the daemon, is kille
 	FAIRLEAD_NODES=1000 go test -count=1 -timeout 0 -v -run ManyNodes ./test/cluster
 	FAIRLEAD_LIMITS=1 go test -count=1 -timeout 0 -v -run 'NewSandboxes|MovesWithAddress' ./test/cluster
 	CGO_ENABLED=1 FAIRLEAD_PAIRS=1h go test -race -count=1 -timeout 0 -v -run TestPairs ./internal/gateway
-	for fuzzer in FuzzHead FuzzResponse FuzzChunked; do \
-		go test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime 10000000x ./internal/gateway/h1 || exit 1; \
+	for package in h1 h1/forward h1/wire; do \
+		go test -run '^$$' -fuzz Fuzz -fuzztime 10000000x ./internal/gateway/$$package || exit 1; \
 	done
 	FAIRLEAD_CONFIGURATIONS=100000 go test -count=1 -timeout 0 -v -run GeneratedConfigurations ./internal/process/standalone
 	FAIRLEAD_TRUTH=30000 FAIRLEAD_TRUTH_FIRST=$$(date +%s) go test -count=1 -timeout 0 -v -run GeneratedHosts ./test/truth

@@ -15,6 +15,7 @@ import (
 func TestGoroutinesOfTheServingProcess(t *testing.T) {
 	found, err := arch.Goroutines("../..", "internal/gateway", []string{
 		"internal/gateway/goroutine",
+		"internal/gateway/h1/h1test",             // tests
 		"internal/gateway/acme",                  // the controlling process
 		"internal/gateway/serving/controller.go", // the controlling process, which starts another one
 		"internal/gateway/serving/process.go",

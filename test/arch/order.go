@@ -25,7 +25,7 @@ var Orders = []Order{
 			{"goroutine", "nonblock", "rule", "status", "shown", "condition", "sticky", "forwarded", "admission",
 				"tlsconfig", "middleware/..."},
 			{"metric", "healthcheck", "hosttls", "target", "opening", "tunnel", "view", "acme/..."},
-			{"accesslog", "route", "h1"},
+			{"accesslog", "route", "h1/..."},
 			{"h2", "observe", "stream", "transport"},
 			{"h3", "datagram", "services"},
 			{"snapshot"},
@@ -37,6 +37,10 @@ var Orders = []Order{
 	{
 		Tree:   "internal/gateway/acme",
 		Floors: [][]string{{"dns", "acmetest"}, {"."}},
+	},
+	{
+		Tree:   "internal/gateway/h1",
+		Floors: [][]string{{"wire", "h1test"}, {".", "forward"}},
 	},
 	{
 		Tree: "internal/gateway/middleware",

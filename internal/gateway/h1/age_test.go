@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fairlead/internal/gateway/h1/h1test"
 )
 
 // TestMaxRequests checks that the last response announces the end of the connection, also if the connection was
@@ -19,7 +21,7 @@ func TestMaxRequests(t *testing.T) {
 	ask(t, c, br)
 	awaitParked(t, s, 1)
 	ask(t, c, br)
-	if _, err := io.WriteString(c, get); err != nil {
+	if _, err := io.WriteString(c, h1test.Get); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(br)
@@ -33,11 +35,11 @@ func TestMaxAge(t *testing.T) {
 	for seconds, want := range map[int64]bool{59: false, 60: true, 100: true} {
 		s := &Server{Handler: reply, MaxAge: time.Minute}
 		s.setClock()
-		server, client := tcpPair(t)
+		server, client := h1test.TCPPair(t)
 		c := newConn(s, server)
 		c.opened = s.now.Load() - seconds
 		go c.serve()
-		if _, err := io.WriteString(client, get); err != nil {
+		if _, err := io.WriteString(client, h1test.Get); err != nil {
 			t.Fatal(err)
 		}
 		_ = client.CloseWrite()

@@ -10,6 +10,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"fairlead/internal/gateway/h1/forward"
+	"fairlead/internal/gateway/h1/h1test"
 )
 
 // BenchmarkForward measures requests through a gateway over loopback, with the client and the server in
@@ -31,7 +34,7 @@ func BenchmarkForward(b *testing.B) {
 			go answers(response)(c, bufio.NewReader(c), 0)
 		}
 	}()
-	pool := &Pool{Dial: dialer(l.Addr().String())}
+	pool := &forward.Pool{Dial: h1test.Dialer(l.Addr().String())}
 	defer pool.Close()
 	forward := &forwarder{pool: pool}
 	b.Run("h1", func(b *testing.B) {
@@ -68,11 +71,11 @@ func benchRequests(b *testing.B, addr string) {
 		defer c.Close()
 		br := bufio.NewReader(c)
 		for pb.Next() {
-			if _, err := io.WriteString(c, get); err != nil {
+			if _, err := io.WriteString(c, h1test.Get); err != nil {
 				b.Error(err)
 				return
 			}
-			head, err := readRequestHead(br)
+			head, err := h1test.ReadRequestHead(br)
 			if err != nil || !strings.HasPrefix(head, "HTTP/1.1 200") {
 				b.Errorf("got %q, error %v", head, err)
 				return

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // maxDiscard is how much of a body that the handler has not read is read to keep the connection.
@@ -20,7 +22,7 @@ type requestBody struct {
 	conn    *conn // nil after the end of the request
 	left    int64
 	chunked bool
-	decoder chunked
+	decoder wire.Chunked
 	request *http.Request
 	err     error
 	// whole: the body was read to its end, and nothing reads the connection for it any more. failed: it
@@ -42,10 +44,10 @@ func (c *conn) setBody() {
 		return
 	}
 	b := &requestBody{conn: c, left: r.ContentLength, chunked: r.ContentLength < 0, request: r}
-	b.decoder.reset(&c.input)
-	b.decoder.strict = true
+	b.decoder.Reset(&c.Input)
+	b.decoder.Strict = true
 	c.body, r.Body = b, b
-	if e := r.Header["Expect"]; len(e) > 0 && r.ProtoAtLeast(1, 1) && hasToken(e[0], "100-continue") {
+	if e := r.Header["Expect"]; len(e) > 0 && r.ProtoAtLeast(1, 1) && wire.HasToken(e[0], "100-continue") {
 		c.w.expect.Store(true)
 	}
 }
@@ -60,14 +62,14 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if b.err != nil || len(p) == 0 {
 		return 0, b.err
 	}
-	if b.conn.buffered() == 0 {
+	if b.conn.Buffered() == 0 {
 		b.conn.w.sendContinue()
 	}
 	if b.ready() == 0 {
 		b.conn.enter(phaseBody)
 		defer b.conn.enter(phaseHandler)
 	}
-	b.err = errFault // if read panics
+	b.err = wire.ErrFault // if read panics
 	n, err := b.read(p)
 	b.err = nil
 	b.ends(err)
@@ -87,7 +89,7 @@ func (b *requestBody) ends(err error) {
 
 func (b *requestBody) read(p []byte) (int, error) {
 	if b.chunked {
-		data, err := b.decoder.next()
+		data, err := b.decoder.Next()
 		if err == io.EOF {
 			b.setTrailer()
 		}
@@ -95,21 +97,21 @@ func (b *requestBody) read(p []byte) (int, error) {
 			return 0, err
 		}
 		n := copy(p, data)
-		b.decoder.used(n)
+		b.decoder.Used(n)
 		return n, nil
 	}
-	in := &b.conn.input
-	if in.buffered() == 0 {
-		if err := in.fill(); err != nil {
-			return 0, unexpected(err)
+	in := &b.conn.Input
+	if in.Buffered() == 0 {
+		if err := in.Fill(); err != nil {
+			return 0, wire.Unexpected(err)
 		}
 	}
-	data := in.bytes()
+	data := in.Bytes()
 	if int64(len(data)) > b.left {
 		data = data[:b.left]
 	}
 	n := copy(p, data)
-	in.consume(n)
+	in.Consume(n)
 	if b.left -= int64(n); b.left == 0 {
 		return n, io.EOF
 	}
@@ -118,14 +120,14 @@ func (b *requestBody) read(p []byte) (int, error) {
 
 // setTrailer adds the fields of the trailer to the request, as net/http does.
 func (b *requestBody) setTrailer() {
-	for _, f := range b.decoder.trailer {
-		if !trailerAllowed(f.key) {
+	for _, f := range b.decoder.Trailer {
+		if !wire.TrailerAllowed(f.Key) {
 			continue
 		}
 		if b.request.Trailer == nil {
 			b.request.Trailer = http.Header{}
 		}
-		b.request.Trailer[f.key] = append(b.request.Trailer[f.key], f.value)
+		b.request.Trailer[f.Key] = append(b.request.Trailer[f.Key], f.Value)
 	}
 }
 
@@ -154,9 +156,9 @@ func (b *requestBody) Buffered() int {
 func (b *requestBody) ready() int {
 	left := b.left
 	if b.chunked {
-		left = b.decoder.left
+		left = b.decoder.Left
 	}
-	return int(min(int64(b.conn.buffered()), left))
+	return int(min(int64(b.conn.Buffered()), left))
 }
 
 // errLost ends a body of which it is not known how much was read.
@@ -174,9 +176,9 @@ func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
 		return 0, b.err
 	}
 	c := b.conn
-	if n := int(min(int64(c.buffered()), b.left)); n > 0 {
-		written, err := to.Write(c.bytes()[:n])
-		c.consume(written)
+	if n := int(min(int64(c.Buffered()), b.left)); n > 0 {
+		written, err := to.Write(c.Bytes()[:n])
+		c.Consume(written)
 		b.left -= int64(written)
 		if moved = int64(written); err != nil {
 			return moved, err
@@ -185,7 +187,7 @@ func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
 	c.w.sendContinue()
 	limited := io.LimitedReader{R: c.tcp}
 	for b.left > 0 {
-		step := min(b.left, spliceStep)
+		step := min(b.left, wire.SpliceStep)
 		limited.N = step
 		c.enter(phaseBody)
 		n, err := to.ReadFrom(&limited)
@@ -193,7 +195,7 @@ func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
 		b.left -= n
 		moved += n
 		switch {
-		case err != nil && (isTimeout(err) || closedByPeer(c.socket, true)):
+		case err != nil && (wire.IsTimeout(err) || wire.ClosedByPeer(c.socket, true)):
 			// Read returns the error: the client's side has failed.
 			b.ends(err)
 			return moved, nil
@@ -216,7 +218,7 @@ func (b *requestBody) end() bool {
 	if !b.mu.TryLock() {
 		// A goroutine of the handler still reads.
 		b.conn.deadlines.Store(true)
-		_ = b.conn.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = b.conn.Conn.SetReadDeadline(time.Unix(1, 0))
 		b.mu.Lock()
 	}
 	defer b.mu.Unlock()
@@ -233,8 +235,8 @@ func (b *requestBody) end() bool {
 	defer c.enter(phaseHandler)
 	b.conn = c
 	defer func() { b.conn = nil }()
-	buf := buffers.Get().(*[bufferSize]byte)
-	defer buffers.Put(buf)
+	buf := wire.Buffers.Get().(*[wire.BufferSize]byte)
+	defer wire.Buffers.Put(buf)
 	for discarded := 0; discarded < maxDiscard; {
 		n, err := b.read(buf[:])
 		discarded += n

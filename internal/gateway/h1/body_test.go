@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // TestLateDeadline ends a request while a goroutine of its handler reads the body to its end: the deadline
@@ -52,9 +55,9 @@ func (s *signalling) SetReadDeadline(t time.Time) error {
 // TestLostBody moves a body to a server that has reset its connection. The kernel takes bytes from the client that
 // nothing can read afterwards, so the begin of the next request is not known.
 func TestLostBody(t *testing.T) {
-	const length = bufferSize
-	near, client := tcpPair(t)
-	server, far := tcpPair(t)
+	const length = wire.BufferSize
+	near, client := h1test.TCPPair(t)
+	server, far := h1test.TCPPair(t)
 	_ = far.SetLinger(0)
 	_ = far.Close()
 	_, _ = server.Read(make([]byte, 1)) // until the reset is there

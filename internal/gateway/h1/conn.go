@@ -13,12 +13,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // conn is a client's connection. It belongs to the goroutine of ServeConn but for its atomic fields.
 type conn struct {
-	input
-	out    output
+	wire.Input
+	out    wire.Output
 	server *Server
 	tcp    *net.TCPConn
 	tls    *tls.ConnectionState
@@ -33,7 +35,7 @@ type conn struct {
 	reading, writing atomic.Int64
 	ctx              atomic.Pointer[requestContext]
 	// seen is what the kernel has moved as of the last inspection.
-	seen transferred
+	seen wire.Transferred
 
 	// request, url, header and values are used again by each request. blank is a request with
 	// nothing but the context.
@@ -41,7 +43,7 @@ type conn struct {
 	url            url.URL
 	header         http.Header
 	values         []string
-	fields         []field
+	fields         []wire.Field
 	body           *requestBody
 	w              writer
 	// deadlines: a handler has set a deadline, which must not concern the next request.
@@ -83,12 +85,12 @@ const (
 func mark(phase, second int64) int64 { return second<<3 | phase }
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, tcp: tcpOf(nc), socket: rawOf(nc), remote: nc.RemoteAddr().String(),
+	c := &conn{server: s, tcp: wire.TCPOf(nc), socket: wire.RawOf(nc), remote: nc.RemoteAddr().String(),
 		request: new(http.Request), header: http.Header{}}
 	_, c.secure = nc.(handshaker)
-	c.input.init(nc)
-	c.out.init(nc, c.raw)
-	c.input.max = max(bufferSize, s.maxHead())
+	c.Input.Init(nc)
+	c.out.Init(nc, c.Raw)
+	c.Input.Max = max(wire.BufferSize, s.maxHead())
 	c.w.conn, c.w.header = c, http.Header{}
 	c.newContext()
 	return c
@@ -128,7 +130,7 @@ func (c *conn) serve() outcome {
 			return takenOver
 		}
 		if !ok || !c.next() {
-			c.release()
+			c.Release()
 			return mustClose
 		}
 	}
@@ -141,7 +143,7 @@ type handshaker interface {
 }
 
 func (c *conn) handshake() bool {
-	t, ok := c.conn.(handshaker)
+	t, ok := c.Conn.(handshaker)
 	if !ok {
 		return true
 	}
@@ -176,29 +178,29 @@ func (c *conn) readRequest(since int64) error {
 		return io.EOF
 	}
 	limit := c.server.maxHead()
-	c.small = c.raw == nil
+	c.Small = c.Raw == nil
 	for searched, empty := 0, 0; ; {
-		for ; bytes.HasPrefix(c.bytes(), crlf); empty++ {
-			if c.consume(len(crlf)); empty == maxEmptyLines {
+		for ; bytes.HasPrefix(c.Bytes(), crlf); empty++ {
+			if c.Consume(len(crlf)); empty == maxEmptyLines {
 				return &refusal{http.StatusBadRequest, "there are too many empty lines before the request"}
 			}
 		}
-		b := c.bytes()
+		b := c.Bytes()
 		if len(b) > 0 && searched == 0 {
 			c.begun()
 		}
-		if n := headEnd(b, searched); n > 0 && n <= limit {
-			c.small = false
+		if n := wire.HeadEnd(b, searched); n > 0 && n <= limit {
+			c.Small = false
 			return c.take(n)
 		}
 		switch {
 		case len(b) >= limit:
 			return &refusal{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
-		case hasBareCR(b[searched:]):
+		case wire.HasBareCR(b[searched:]):
 			return &refusal{http.StatusBadRequest, "a line ends with CR alone"}
 		}
 		searched = max(0, len(b)-2)
-		if err := c.fill(); err == errFull {
+		if err := c.Fill(); err == wire.ErrFull {
 			return &refusal{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
 		} else if err != nil {
 			return c.ends(err)
@@ -223,8 +225,8 @@ func (c *conn) ends(err error) error {
 
 // take parses the head, which is the first n bytes of the buffer.
 func (c *conn) take(n int) error {
-	text := string(c.bytes()[:n])
-	c.consume(n)
+	text := string(c.Bytes()[:n])
+	c.Consume(n)
 	c.requests++
 	if c.heard != nil {
 		c.heard()
@@ -261,7 +263,7 @@ func (c *conn) handle() (ok bool) {
 func (c *conn) next() bool {
 	whole := c.endBody()
 	if c.deadlines.Swap(false) {
-		_ = c.conn.SetDeadline(time.Time{})
+		_ = c.Conn.SetDeadline(time.Time{})
 	}
 	if ctx := c.ctx.Load(); ctx.used() {
 		ctx.cancel(context.Canceled)
@@ -290,21 +292,21 @@ func (c *conn) endBody() bool {
 const lingerTime = 500 * time.Millisecond
 
 func (c *conn) linger(whole bool) {
-	if whole && c.buffered() == 0 && c.socket != nil && quiet(c.socket) {
+	if whole && c.Buffered() == 0 && c.socket != nil && wire.Quiet(c.socket) {
 		return
 	}
-	half, ok := c.conn.(interface{ CloseWrite() error })
+	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
 	c.enter(phaseHandler)
-	_ = c.conn.SetReadDeadline(time.Now().Add(lingerTime))
-	c.release()
+	_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+	c.Release()
 	for range 64 {
-		if c.fill() != nil {
+		if c.Fill() != nil {
 			return
 		}
-		c.release()
+		c.Release()
 	}
 }
 
@@ -327,7 +329,7 @@ func (c *conn) refuse(err error) {
 			c.linger(false)
 		}
 	}
-	c.release()
+	c.Release()
 }
 
 // inspect applies the time limits. It runs on another goroutine.
@@ -343,23 +345,23 @@ func (c *conn) inspect() {
 			c.askToPark(r)
 		}
 	case phaseBody:
-		if waited > 0 && c.moved(received) {
+		if waited > 0 && c.moved(wire.Received) {
 			c.reading.CompareAndSwap(r, mark(phaseBody, now))
 		} else {
 			c.limitRead(s.ReadTimeout, waited)
 		}
 	case phaseHandler:
-		if waited > 0 && c.socket != nil && closedByPeer(c.socket, !c.secure) {
+		if waited > 0 && c.socket != nil && wire.ClosedByPeer(c.socket, !c.secure) {
 			c.ctx.Load().cancel(context.Canceled)
 		}
 	}
 	begun := c.writing.Load()
 	switch {
 	case begun == 0 || begun == now || s.WriteTimeout == 0:
-	case c.moved(acknowledged):
+	case c.moved(wire.Acknowledged):
 		c.writing.CompareAndSwap(begun, now)
-	case now-begun > seconds(s.WriteTimeout) && (c.socket == nil || unsent(c.socket)):
-		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
+	case now-begun > seconds(s.WriteTimeout) && (c.socket == nil || wire.Unsent(c.socket)):
+		_ = c.Conn.SetWriteDeadline(time.Unix(1, 0))
 	}
 }
 
@@ -370,14 +372,14 @@ func (c *conn) moved(direction int) bool {
 		return false
 	}
 	last := c.seen[direction]
-	c.seen[direction] = transferredBy(c.socket)[direction]
+	c.seen[direction] = wire.TransferredBy(c.socket)[direction]
 	return c.seen[direction] != last
 }
 
 // limitRead interrupts the read if it has waited for longer than the limit.
 func (c *conn) limitRead(limit time.Duration, waited int64) (passed bool) {
 	if passed = limit > 0 && waited > seconds(limit); passed {
-		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 	}
 	return passed
 }
@@ -388,6 +390,6 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 // interruptIdle ends the connection if it waits for a request.
 func (c *conn) interruptIdle() {
 	if phase := c.reading.Load() & 7; phase == phaseIdle || phase == phaseNew {
-		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 	}
 }

@@ -39,7 +39,7 @@ func (x *requestContext) Deadline() (time.Time, bool) { return x.parent.Deadline
 // Value implements context.Context.
 func (x *requestContext) Value(key any) any {
 	if key == http.LocalAddrContextKey {
-		return x.conn.conn.LocalAddr()
+		return x.conn.Conn.LocalAddr()
 	}
 	return x.parent.Value(key)
 }

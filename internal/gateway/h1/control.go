@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // sendContinue sends the interim response 100 if the client waits for it and the final one has not
@@ -19,7 +21,7 @@ func (w *writer) sendContinue() {
 	w.interim.Lock()
 	defer w.interim.Unlock()
 	if !w.sealed && w.expect.Load() {
-		_, _ = io.WriteString(w.conn.conn, "HTTP/1.1 100 Continue\r\n\r\n")
+		_, _ = io.WriteString(w.conn.Conn, "HTTP/1.1 100 Continue\r\n\r\n")
 		w.expect.Store(false)
 	}
 }
@@ -30,7 +32,7 @@ func (w *writer) writeInterim(status int) {
 	}
 	w.appendStatus(status)
 	for key, values := range w.header {
-		if key != "Content-Length" && !hopByHop(key) {
+		if key != "Content-Length" && !wire.HopByHop(key) {
 			w.appendField(key, values)
 		}
 	}
@@ -60,26 +62,26 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c.server.remove(c)
 	w.hijacked = true
 	w.release()
-	held := bytes.Clone(c.bytes())
-	c.release()
-	_ = c.conn.SetDeadline(time.Time{})
-	br := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(held), c.conn), max(4096, len(held)))
+	held := bytes.Clone(c.Bytes())
+	c.Release()
+	_ = c.Conn.SetDeadline(time.Time{})
+	br := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(held), c.Conn), max(4096, len(held)))
 	if len(held) > 0 {
 		_, _ = br.Peek(len(held))
 	}
-	return c.conn, bufio.NewReadWriter(br, bufio.NewWriter(c.conn)), nil
+	return c.Conn, bufio.NewReadWriter(br, bufio.NewWriter(c.Conn)), nil
 }
 
 // SetReadDeadline is for http.ResponseController.
 func (w *writer) SetReadDeadline(t time.Time) error {
 	w.conn.deadlines.Store(true)
-	return w.conn.conn.SetReadDeadline(t)
+	return w.conn.Conn.SetReadDeadline(t)
 }
 
 // SetWriteDeadline is for http.ResponseController.
 func (w *writer) SetWriteDeadline(t time.Time) error {
 	w.conn.deadlines.Store(true)
-	return w.conn.conn.SetWriteDeadline(t)
+	return w.conn.Conn.SetWriteDeadline(t)
 }
 
 // EnableFullDuplex is for http.ResponseController. It is always enabled.
@@ -88,7 +90,7 @@ func (w *writer) EnableFullDuplex() error { return nil }
 // reset resets the connection. FIN would make a response look complete that the end of the connection ends, and so
 // would the alert with which TLS closes: the socket is closed below it.
 func (c *conn) reset() {
-	socket := c.conn
+	socket := c.Conn
 	for {
 		outer, ok := socket.(interface{ NetConn() net.Conn })
 		if !ok {
@@ -96,7 +98,7 @@ func (c *conn) reset() {
 		}
 		socket = outer.NetConn()
 	}
-	if tcp := tcpOf(socket); tcp != nil {
+	if tcp := wire.TCPOf(socket); tcp != nil {
 		_ = tcp.SetLinger(0)
 		_ = tcp.Close()
 	}

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/gateway/h1/forward"
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 	"fairlead/test/place"
 )
 
@@ -22,30 +25,30 @@ func TestForwardsResponses(t *testing.T) {
 		request, response, body string
 		status                  int
 	}{
-		"length": {get, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 200},
-		"no reason, lower case, LF": {get, "HTTP/1.1 404\ncontent-length:3 \n\nabc",
+		"length": {h1test.Get, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 200},
+		"no reason, lower case, LF": {h1test.Get, "HTTP/1.1 404\ncontent-length:3 \n\nabc",
 			"abc", 404},
-		"same length twice": {get, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok", "ok", 200},
-		"long": {get, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(big), big),
+		"same length twice": {h1test.Get, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok", "ok", 200},
+		"long": {h1test.Get, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(big), big),
 			big, 200},
-		"chunked": {get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\n\r\n", "abc", 200},
-		"long chunked": {get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunkedText(text, 30000),
+		"chunked": {h1test.Get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\n\r\n", "abc", 200},
+		"long chunked": {h1test.Get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunkedText(text, 30000),
 			big, 200},
-		"to the end":      {get, "HTTP/1.0 200 OK\r\n\r\nuntil close", "until close", 200},
-		"long to the end": {get, "HTTP/1.1 200 OK\r\n\r\n" + big, big, 200},
-		"no content":      {get, "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "", 204},
-		"HEAD":            {"HEAD" + get[3:], "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", "", 200},
-		"not modified":    {get, "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", "", 304},
-		"many interim": {get, strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 100) +
+		"to the end":      {h1test.Get, "HTTP/1.0 200 OK\r\n\r\nuntil close", "until close", 200},
+		"long to the end": {h1test.Get, "HTTP/1.1 200 OK\r\n\r\n" + big, big, 200},
+		"no content":      {h1test.Get, "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "", 204},
+		"HEAD":            {"HEAD" + h1test.Get[3:], "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", "", 200},
+		"not modified":    {h1test.Get, "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", "", 304},
+		"many interim": {h1test.Get, strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 100) +
 			"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
 			"ok", 200},
-		"interim": {get, "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		"interim": {h1test.Get, "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
 			"ok", 200},
 	}
 	onFronts(t, func(t *testing.T, front string) {
 		for name, c := range cases {
 			t.Run(name, func(t *testing.T) {
-				addr, _ := gateway(t, front, newBackend(t, answers(c.response)))
+				addr, _ := gateway(t, front, h1test.NewBackend(t, answers(c.response)))
 				res, body, err := roundTrip(t, addr, c.request)
 				if err != nil || res.StatusCode != c.status || body != c.body {
 					t.Fatalf("got %v, %d bytes, error %v; want status %d and %d bytes", res, len(body), err, c.status,
@@ -99,12 +102,12 @@ func TestRefusesResponses(t *testing.T) {
 		"unasked 101":      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n",
 		"endless interim": strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3000) +
 			"HTTP/1.1 200 Content-Length\r\n\r\n",
-		"huge head": "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nA: " + strings.Repeat("a", bufferSize) + "\r\n\r\n",
+		"huge head": "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nA: " + strings.Repeat("a", wire.BufferSize) + "\r\n\r\n",
 	}
 	for name, response := range cases {
 		t.Run(name, func(t *testing.T) {
-			addr, f := gateway(t, "net/http", newBackend(t, answers(response)))
-			res, _, err := roundTrip(t, addr, get)
+			addr, f := gateway(t, "net/http", h1test.NewBackend(t, answers(response)))
+			res, _, err := roundTrip(t, addr, h1test.Get)
 			if err != nil || res.StatusCode != http.StatusBadGateway {
 				t.Fatalf("got %v, error %v, want status 502", res, err)
 			}
@@ -126,7 +129,7 @@ func TestAbortsTruncatedResponses(t *testing.T) {
 		"bad size":          chunkedHead + "x\r\nabc\r\n",
 		"space in size":     chunkedHead + "3 ;a\r\nabc\r\n0\r\n\r\n",
 		"huge size":         chunkedHead + "8000000000000000\r\nabc\r\n",
-		"long extension":    chunkedHead + "3;" + strings.Repeat("a", maxChunkLine) + "\r\nabc\r\n0\r\n\r\n",
+		"long extension":    chunkedHead + "3;" + strings.Repeat("a", wire.MaxChunkLine) + "\r\nabc\r\n0\r\n\r\n",
 		"many extensions":   chunkedHead + strings.Repeat("1;"+strings.Repeat("a", 1000)+"\r\nx\r\n", 40) + "0\r\n\r\n",
 		"no last chunk":     "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n3\r\nabc\r\n",
 		"bad trailer":       chunkedHead + "3\r\nabc\r\n0\r\nA : b\r\n\r\n",
@@ -136,11 +139,11 @@ func TestAbortsTruncatedResponses(t *testing.T) {
 		for name, response := range cases {
 			t.Run(name, func(t *testing.T) {
 				response := response
-				addr, f := gateway(t, front, newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-					_, _ = readRequestHead(br)
+				addr, f := gateway(t, front, h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+					_, _ = h1test.ReadRequestHead(br)
 					_, _ = io.WriteString(c, response)
 				}))
-				_, body, err := roundTrip(t, addr, get)
+				_, body, err := roundTrip(t, addr, h1test.Get)
 				if err == nil {
 					t.Fatalf("got a complete response with %d bytes, want an error", len(body))
 				}
@@ -154,12 +157,12 @@ func TestAbortsTruncatedResponses(t *testing.T) {
 
 func TestSendsRequestHead(t *testing.T) {
 	heads := make(chan string, 1)
-	b := newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-		head, _ := readRequestHead(br)
+	b := h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+		head, _ := h1test.ReadRequestHead(br)
 		heads <- head
 		_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
 	})
-	p := newPool(t, b.addr)
+	p := newPool(t, b.Addr)
 	r := httptest.NewRequest("GET", "/a%2Fb?c=%20", nil)
 	r.Header = http.Header{"Accept": {"x", "y"}, "Connection": {"close, X-Hop", "keep-alive"}, "X-Hop": {"1"},
 		"Te": {"trailers"}, "Keep-Alive": {"5"}, "Proxy-Connection": {"x"}, "Upgrade": {"h2c"}, "Host": {"wrong"},
@@ -186,7 +189,7 @@ func TestRefusesRequestsThatWouldBeSplit(t *testing.T) {
 	for name, change := range change {
 		r := httptest.NewRequest("GET", "/", nil)
 		change(r)
-		err, _ := p.Forward(httptest.NewRecorder(), r, "").(*Error)
+		err, _ := p.Forward(httptest.NewRecorder(), r, "").(*wire.Error)
 		if err == nil || err.Op != "write request" || err.Sent || err.Status() != http.StatusBadRequest {
 			t.Errorf("%s: error %+v, want a refusal with status 400", name, err)
 		}
@@ -194,10 +197,10 @@ func TestRefusesRequestsThatWouldBeSplit(t *testing.T) {
 }
 
 func TestFieldsOfResponses(t *testing.T) {
-	b := newBackend(t, answers("HTTP/1.1 200 OK\r\nSet-Cookie: b=2\r\nset-cookie: c=3\r\nConnection: X-Hop\r\n"+
+	b := h1test.NewBackend(t, answers("HTTP/1.1 200 OK\r\nSet-Cookie: b=2\r\nset-cookie: c=3\r\nConnection: X-Hop\r\n"+
 		"X-Hop: 1\r\nKeep-Alive: 5\r\nUpgrade: h2c\r\nTrailer: X-After\r\nTransfer-Encoding: chunked\r\n\r\n"+
 		"1\r\nx\r\n0\r\nX-After: yes\r\nX-More: too\r\nContent-Length: 7\r\n\r\n"))
-	p := newPool(t, b.addr)
+	p := newPool(t, b.Addr)
 	w := httptest.NewRecorder()
 	w.Header().Set("Set-Cookie", "a=1")
 	if err := p.Forward(w, httptest.NewRequest("GET", "/", nil), ""); err != nil {
@@ -221,15 +224,15 @@ func TestFieldsOfResponses(t *testing.T) {
 func TestCancellationInterruptsTheServersConnection(t *testing.T) {
 	gone := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
-	b := newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-		_, _ = readRequestHead(br)
+	b := h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+		_, _ = h1test.ReadRequestHead(br)
 		cancel()
 		_, err := br.ReadByte()
 		gone <- err
 	})
-	err, _ := newPool(t, b.addr).Forward(httptest.NewRecorder(),
-		httptest.NewRequest("GET", "/", nil).WithContext(ctx), "").(*Error)
-	if err == nil || err.Status() != StatusClientClosedRequest || err.Repeatable("GET") && err.Started {
+	err, _ := newPool(t, b.Addr).Forward(httptest.NewRecorder(),
+		httptest.NewRequest("GET", "/", nil).WithContext(ctx), "").(*wire.Error)
+	if err == nil || err.Status() != wire.StatusClientClosedRequest || err.Repeatable("GET") && err.Started {
 		t.Errorf("error %+v, want status 499", err)
 	}
 	if err := <-gone; err != io.EOF {
@@ -238,12 +241,12 @@ func TestCancellationInterruptsTheServersConnection(t *testing.T) {
 }
 
 func TestTimeLimits(t *testing.T) {
-	b := newBackend(t, func(_ net.Conn, br *bufio.Reader, _ int) { _, _ = io.Copy(io.Discard, br) })
-	p := newPool(t, b.addr)
+	b := h1test.NewBackend(t, func(_ net.Conn, br *bufio.Reader, _ int) { _, _ = io.Copy(io.Discard, br) })
+	p := newPool(t, b.Addr)
 	p.HeaderTimeout = time.Millisecond
-	for _, body := range []int{0, maxInline + 1} {
+	for _, body := range []int{0, forward.MaxInline + 1} {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", body)))
-		err, _ := p.Forward(httptest.NewRecorder(), r, "").(*Error)
+		err, _ := p.Forward(httptest.NewRecorder(), r, "").(*wire.Error)
 		if err == nil || err.Status() != http.StatusGatewayTimeout {
 			t.Errorf("body of %d bytes: error %+v, want status 504", body, err)
 		}
@@ -251,7 +254,7 @@ func TestTimeLimits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
-	err, _ := newPool(t, b.addr).Forward(httptest.NewRecorder(), r, "").(*Error)
+	err, _ := newPool(t, b.Addr).Forward(httptest.NewRecorder(), r, "").(*wire.Error)
 	if err == nil || err.Status() != http.StatusGatewayTimeout {
 		t.Errorf("error %+v, want status 504", err)
 	}
@@ -263,7 +266,7 @@ type panicking struct{ http.ResponseWriter }
 func (panicking) Write([]byte) (int, error) { panic(http.ErrAbortHandler) }
 
 func TestWriterThatPanicsClosesTheConnection(t *testing.T) {
-	p := newPool(t, newBackend(t, answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).addr)
+	p := newPool(t, h1test.NewBackend(t, answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).Addr)
 	func() {
 		defer func() { _ = recover() }()
 		_ = p.Forward(panicking{httptest.NewRecorder()}, httptest.NewRequest("GET", "/", nil), "")

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 
+	"fairlead/internal/gateway/h1/wire"
+
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -30,20 +32,20 @@ func (c *conn) parse(text string) error {
 // parseCommon parses a head with a plain path, CRLF at the end of all lines, and no field that needs
 // special treatment. It returns false if the head is of another kind.
 func (c *conn) parseCommon(text string) (bool, error) {
-	line, rest, bare := nextLine(text)
+	line, rest, bare := wire.NextLine(text)
 	if bare || !c.parseRequestLine(line) {
 		return false, nil
 	}
 	fields := c.fields[:0]
 	for {
-		line, rest, bare = nextLine(rest)
+		line, rest, bare = wire.NextLine(rest)
 		if bare {
 			return false, nil
 		}
 		if line == "" {
 			break
 		}
-		f, err := parseField(line)
+		f, err := wire.ParseField(line)
 		if err != nil {
 			return false, nil
 		}
@@ -57,7 +59,7 @@ func (c *conn) parseCommon(text string) (bool, error) {
 func (c *conn) parseRequestLine(line string) bool {
 	method, rest, _ := strings.Cut(line, " ")
 	target, proto, _ := strings.Cut(rest, " ")
-	if !all(method, isToken) || method == "CONNECT" || len(target) == 0 || target[0] != '/' {
+	if !wire.All(method, wire.IsToken) || method == "CONNECT" || len(target) == 0 || target[0] != '/' {
 		return false
 	}
 	r := c.request
@@ -70,7 +72,7 @@ func (c *conn) parseRequestLine(line string) bool {
 	}
 	path, query := target, ""
 	end := 0
-	for end < len(target) && class[target[end]]&isPath != 0 {
+	for end < len(target) && wire.Class[target[end]]&wire.IsPath != 0 {
 		end++
 	}
 	if end < len(target) {
@@ -90,7 +92,7 @@ func (c *conn) parseRequestLine(line string) bool {
 }
 
 // takeFields sets the request's header and how its body is framed.
-func (c *conn) takeFields(fields []field) (bool, error) {
+func (c *conn) takeFields(fields []wire.Field) (bool, error) {
 	r := c.request
 	if len(c.header) > 64 {
 		c.header = http.Header{}
@@ -101,13 +103,13 @@ func (c *conn) takeFields(fields []field) (bool, error) {
 	}
 	hosts, keepAlive, hasLength := 0, false, false
 	for i, f := range fields {
-		switch f.key {
+		switch f.Key {
 		case "Host":
 			hosts++
-			r.Host = f.value
+			r.Host = f.Value
 			continue
 		case "Content-Length":
-			n, err := parseLength(f.value)
+			n, err := wire.ParseLength(f.Value)
 			if err != nil || hasLength {
 				return false, nil
 			}
@@ -115,15 +117,15 @@ func (c *conn) takeFields(fields []field) (bool, error) {
 		case "Transfer-Encoding", "Trailer", "Pragma":
 			return false, nil
 		case "Connection":
-			r.Close = r.Close || hasToken(f.value, "close")
-			keepAlive = keepAlive || hasToken(f.value, "keep-alive")
+			r.Close = r.Close || wire.HasToken(f.Value, "close")
+			keepAlive = keepAlive || wire.HasToken(f.Value, "keep-alive")
 		}
-		if old, ok := c.header[f.key]; ok {
-			c.header[f.key] = append(old, f.value)
+		if old, ok := c.header[f.Key]; ok {
+			c.header[f.Key] = append(old, f.Value)
 			continue
 		}
-		c.values[i] = f.value
-		c.header[f.key] = c.values[i : i+1 : i+1]
+		c.values[i] = f.Value
+		c.header[f.Key] = c.values[i : i+1 : i+1]
 	}
 	if r.ProtoMinor == 0 && !keepAlive {
 		r.Close = true
@@ -175,7 +177,7 @@ func (c *conn) parseUncommon(text string) error {
 		return err
 	}
 	for key := range parsed.Header {
-		if !all(key, isToken) {
+		if !wire.All(key, wire.IsToken) {
 			return &refusal{http.StatusBadRequest, "the name of a field is malformed"}
 		}
 	}
@@ -193,7 +195,7 @@ var errNotHTTP = errors.New("the first line does not name HTTP")
 
 // isHTTP returns true if the first line has the name and a version of HTTP.
 func isHTTP(text string) bool {
-	line, _, _ := nextLine(text)
+	line, _, _ := wire.NextLine(text)
 	return strings.Contains(line, " HTTP/")
 }
 
@@ -208,19 +210,19 @@ type special struct {
 
 // scan finds the special fields in a head.
 func scan(text string) (found special) {
-	_, rest, _ := nextLine(text)
+	_, rest, _ := wire.NextLine(text)
 	for rest != "" {
 		var line string
-		line, rest, _ = nextLine(rest)
+		line, rest, _ = wire.NextLine(rest)
 		found.folded = found.folded || line != "" && (line[0] == ' ' || line[0] == '\t')
 		name, value, _ := strings.Cut(line, ":")
-		switch name = trim(name); {
-		case equalFold(name, "Content-Length"):
+		switch name = wire.Trim(name); {
+		case wire.EqualFold(name, "Content-Length"):
 			found.length = true
-		case equalFold(name, "Transfer-Encoding"):
+		case wire.EqualFold(name, "Transfer-Encoding"):
 			found.encoding = true
-		case equalFold(name, "Host"):
-			found.host = trim(value)
+		case wire.EqualFold(name, "Host"):
+			found.host = wire.Trim(value)
 			found.hosts++
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 	"fairlead/test/place"
 )
 
@@ -30,7 +32,7 @@ func TestServerTimeLimits(t *testing.T) {
 				failed["body"] <- err
 			}
 		})})
-	for name, text := range map[string]string{"new": "", "head": "GET / HT", "idle": get} {
+	for name, text := range map[string]string{"new": "", "head": "GET / HT", "idle": h1test.Get} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, br := dialFront(t, waiting)
@@ -49,7 +51,7 @@ func TestServerTimeLimits(t *testing.T) {
 			_, _ = io.WriteString(c, text)
 			select {
 			case err := <-failed[name]:
-				if !isTimeout(err) {
+				if !wire.IsTimeout(err) {
 					t.Errorf("the handler got %v, want a timeout", err)
 				}
 			case <-time.After(place.Timeout):
@@ -75,7 +77,7 @@ func TestShutdown(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	idle, idleReader := dialFront(t, l.Addr().String())
-	_, _ = io.WriteString(idle, get)
+	_, _ = io.WriteString(idle, h1test.Get)
 	if _, err := http.ReadResponse(idleReader, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestMaxConns(t *testing.T) {
 	s := &Server{MaxConns: 1, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	addr := newServer(t, s)
 	c, br := dialFront(t, addr)
-	_, _ = io.WriteString(c, get)
+	_, _ = io.WriteString(c, h1test.Get)
 	if _, err := http.ReadResponse(br, nil); err != nil {
 		t.Fatal(err)
 	}

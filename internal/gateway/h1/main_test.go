@@ -11,73 +11,25 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
+	"fairlead/internal/gateway/h1/forward"
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 	"fairlead/test/place"
 )
 
-// backend is a server that runs a script on each connection.
-type backend struct {
-	addr  string
-	conns atomic.Int32
-}
-
-// newBackend runs serve on each connection; n counts connections from 1.
-func newBackend(t *testing.T, serve func(c net.Conn, br *bufio.Reader, n int)) *backend {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &backend{addr: l.Addr().String()}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			n := int(b.conns.Add(1))
-			go func() {
-				defer c.Close()
-				serve(c, bufio.NewReader(c), n)
-			}()
-		}
-	}()
-	return b
-}
-
-func newPool(t *testing.T, addr string) *Pool {
-	p := &Pool{Dial: dialer(addr)}
+func newPool(t *testing.T, addr string) *forward.Pool {
+	p := &forward.Pool{Dial: h1test.Dialer(addr)}
 	t.Cleanup(p.Close)
 	return p
-}
-
-func dialer(addr string) func(context.Context) (net.Conn, error) {
-	return func(ctx context.Context) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "tcp", addr)
-	}
-}
-
-// readHead reads a request's head, as text.
-func readRequestHead(br *bufio.Reader) (string, error) {
-	var head strings.Builder
-	for {
-		line, err := br.ReadString('\n')
-		head.WriteString(line)
-		if err != nil || line == "\r\n" {
-			return head.String(), err
-		}
-	}
 }
 
 // answers sends the same response to each request without a body.
 func answers(response string) func(net.Conn, *bufio.Reader, int) {
 	return func(c net.Conn, br *bufio.Reader, _ int) {
 		for {
-			if _, err := readRequestHead(br); err != nil {
+			if _, err := h1test.ReadRequestHead(br); err != nil {
 				return
 			}
 			if _, err := io.WriteString(c, response); err != nil {
@@ -92,13 +44,13 @@ func answers(response string) func(net.Conn, *bufio.Reader, int) {
 
 // forwarder forwards to the pool, and records errors.
 type forwarder struct {
-	pool   *Pool
-	errors chan *Error
+	pool   *forward.Pool
+	errors chan *wire.Error
 }
 
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := f.pool.Forward(w, r, "")
-	var e *Error
+	var e *wire.Error
 	if !errors.As(err, &e) {
 		return
 	}
@@ -142,8 +94,8 @@ func newServer(t *testing.T, s *Server) string {
 }
 
 // gateway starts a front before a backend.
-func gateway(t *testing.T, front string, b *backend) (addr string, f *forwarder) {
-	f = &forwarder{pool: newPool(t, b.addr), errors: make(chan *Error, 10)}
+func gateway(t *testing.T, front string, b *h1test.Backend) (addr string, f *forwarder) {
+	f = &forwarder{pool: newPool(t, b.Addr), errors: make(chan *wire.Error, 10)}
 	return fronts[front](t, f), f
 }
 
@@ -153,8 +105,6 @@ func onFronts(t *testing.T, test func(t *testing.T, front string)) {
 		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) { test(t, name) })
 	}
 }
-
-const get = "GET /a?b=c HTTP/1.1\r\nHost: example.org\r\n\r\n"
 
 // text is a body that is longer than all buffers.
 var text = bytes.Repeat([]byte("0123456789abcdef"), 40<<10)
@@ -168,11 +118,3 @@ func chunkedText(p []byte, size int) string {
 	}
 	return out.String() + "0\r\n\r\n"
 }
-
-// scripted is a connection that returns what r returns.
-type scripted struct {
-	net.Conn
-	r io.Reader
-}
-
-func (s *scripted) Read(p []byte) (int, error) { return s.r.Read(p) }

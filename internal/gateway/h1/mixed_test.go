@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
@@ -175,7 +177,7 @@ func early(t *testing.T, s *Server, text string, end bool) *bufio.Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := rawOf(c)
+	raw := wire.RawOf(c)
 	for began := time.Now(); !hasArrived(raw, len(text), end); runtime.Gosched() {
 		if time.Since(began) > place.Timeout {
 			t.Fatal("the request does not arrive")
@@ -209,7 +211,7 @@ func hasArrived(raw syscall.RawConn, n int, end bool) (all bool) {
 	_ = raw.Control(func(fd uintptr) {
 		have, _ := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		all = have >= n && (!end || err == nil && info.State == tcpCloseWait)
+		all = have >= n && (!end || err == nil && info.State == wire.TCPCloseWait)
 	})
 	return all
 }
@@ -234,7 +236,7 @@ func TestHalfClosedClient(t *testing.T) {
 func TestFullBuffer(t *testing.T) {
 	s := &Server{Handler: echoes}
 	head := "GET /1 HTTP/1.1\r\nHost: a\r\nA: "
-	head += strings.Repeat("b", bufferSize-len(head)-4) + "\r\n\r\n"
+	head += strings.Repeat("b", wire.BufferSize-len(head)-4) + "\r\n\r\n"
 	br := early(t, s, head+requestFor("/2"), false)
 	expect(t, br, "/1 <nil>")
 	expect(t, br, "/2 <nil>")
@@ -261,7 +263,7 @@ func TestShutdownBetweenRequests(t *testing.T) {
 			c, br := dialFront(t, l.Addr().String())
 			all.Go(func() {
 				for n := 0; ; n++ {
-					_, _ = io.WriteString(c, get) // see the response
+					_, _ = io.WriteString(c, h1test.Get) // see the response
 					response, err := http.ReadResponse(br, nil)
 					if err != nil {
 						if n <= round {
@@ -321,7 +323,7 @@ func TestShutdownDoesNotWaitForHandlers(t *testing.T) {
 	var readers []*bufio.Reader
 	for range cap(started) {
 		c, br := dialFront(t, l.Addr().String())
-		_, _ = io.WriteString(c, get)
+		_, _ = io.WriteString(c, h1test.Get)
 		<-started
 		readers = append(readers, br)
 	}

@@ -8,32 +8,13 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 	"fairlead/test/place"
 )
-
-// tcpPair returns both ends of a connection.
-func tcpPair(t *testing.T) (a, b *net.TCPConn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
-	return server.(*net.TCPConn), client.(*net.TCPConn)
-}
 
 // A slow client that goes on is not interrupted, however long one read or write lasts; a client that
 // stops is.
@@ -41,7 +22,7 @@ func TestTimeLimitsAreForSilence(t *testing.T) {
 	const limit, steps = 10 * time.Second, 100
 	s := &Server{ReadTimeout: limit, WriteTimeout: limit}
 	s.setClock()
-	server, client := tcpPair(t)
+	server, client := h1test.TCPPair(t)
 	c := newConn(s, server)
 	for _, kind := range []struct {
 		name     string
@@ -59,7 +40,7 @@ func TestTimeLimitsAreForSilence(t *testing.T) {
 			if _, err := io.ReadFull(kind.to, make([]byte, 1)); err != nil {
 				t.Fatalf("%s: %v", kind.name, err)
 			}
-			for unsent(c.socket) || unsent(rawOf(client)) {
+			for wire.Unsent(c.socket) || wire.Unsent(wire.RawOf(client)) {
 				time.Sleep(time.Millisecond)
 			}
 			s.now.Add(int64(limit / time.Second))
@@ -67,7 +48,7 @@ func TestTimeLimitsAreForSilence(t *testing.T) {
 		}
 	}
 	// The client reads no more, and sends nothing.
-	for !unsent(c.socket) { // the deadline may pass before the first byte
+	for !wire.Unsent(c.socket) { // the deadline may pass before the first byte
 		var err error
 		_ = server.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 		for err == nil {
@@ -105,7 +86,7 @@ func TestSilenceWithinABody(t *testing.T) {
 			}
 			s := &Server{ReadTimeout: time.Minute, Handler: http.HandlerFunc(handler)}
 			s.setClock()
-			server, client := tcpPair(t)
+			server, client := h1test.TCPPair(t)
 			c := newConn(s, server)
 			go c.serve()
 			if _, err := io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\n"+sent); err != nil {
@@ -130,47 +111,15 @@ func TestSilenceWithinABody(t *testing.T) {
 	}
 }
 
-// A connection that waits holds no large buffer, whatever it has received.
-func TestBuffersOfWaitingConnections(t *testing.T) {
-	for name, parts := range map[string][]int{"nothing": {0}, "part of a head": {100}, "drip": {1, 1, 1},
-		"long head": {smallSize, 100}} {
-		server, client := tcpPair(t)
-		var in input
-		in.init(server)
-		var sizes []int
-		next := 0
-		in.wait = func() {
-			sizes = append(sizes, len(in.buf))
-			if next < len(parts) {
-				_, _ = client.Write(make([]byte, parts[next]))
-				next++
-			}
-			if next == len(parts) {
-				_ = client.CloseWrite()
-			}
-		}
-		for in.fill() == nil {
-		}
-		held, total := slices.Max(sizes), 0
-		for _, n := range parts {
-			total += n
-		}
-		if held > smallSize+4*total {
-			t.Errorf("%s: the buffer has %d bytes after %d received", name, held, total)
-		}
-		in.release()
-	}
-}
-
 func TestTLSConnectionsWaitWithASmallBuffer(t *testing.T) {
-	server, client := tcpPair(t)
+	server, client := h1test.TCPPair(t)
 	c := newConn(&Server{}, tls.Server(server, &tls.Config{}))
 	waited := 0
-	c.wait = func() {
-		waited = len(c.buf)
+	c.Wait = func() {
+		waited = len(c.Buf)
 		client.Close()
 	}
-	if err := c.readRequest(0); err == nil || waited != smallSize {
-		t.Errorf("error %v with a buffer of %d bytes, want %d", err, waited, smallSize)
+	if err := c.readRequest(0); err == nil || waited != wire.SmallSize {
+		t.Errorf("error %v with a buffer of %d bytes, want %d", err, waited, wire.SmallSize)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/nonblock"
+
+	"golang.org/x/sys/unix"
 )
 
 // parkAfter is how many seconds a connection waits for a request before it is parked. A client that
@@ -40,12 +40,12 @@ type parking struct {
 // it. The caller holds the server's mutex.
 func (c *conn) askToPark(reading int64) {
 	if c.socket != nil && !c.stays.Load() && c.reading.CompareAndSwap(reading, mark(phaseParks, reading>>3)) {
-		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
 // parks returns true if the read was interrupted so that the connection is parked.
-func (c *conn) parks() bool { return c.reading.Load()&7 == phaseParks && c.buffered() == 0 }
+func (c *conn) parks() bool { return c.reading.Load()&7 == phaseParks && c.Buffered() == 0 }
 
 // begun begins the phase in which a head is incomplete. An inspection may have asked meanwhile to park
 // the connection.
@@ -64,7 +64,7 @@ func (c *conn) begun() {
 func (c *conn) unpark() {
 	c.server.mu.Lock() // until askToPark has returned
 	defer c.server.mu.Unlock()
-	_ = c.conn.SetReadDeadline(time.Time{})
+	_ = c.Conn.SetReadDeadline(time.Time{})
 }
 
 // park takes the connection from its goroutine until it is readable. It returns false if the server
@@ -73,9 +73,9 @@ func (c *conn) park() bool {
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = c.conn.SetReadDeadline(time.Time{})
-	c.release()
-	p := &parked{conn: c.conn, since: c.reading.Load() >> 3, age: c.age, ended: c.ended}
+	_ = c.Conn.SetReadDeadline(time.Time{})
+	c.Release()
+	p := &parked{conn: c.Conn, since: c.reading.Load() >> 3, age: c.age, ended: c.ended}
 	if s.draining.Load() || s.parking.open(s) != nil || s.parking.add(p, c.socket) != nil {
 		c.stays.Store(true)
 		return false

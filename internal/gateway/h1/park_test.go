@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/gateway/h1/h1test"
 	"fairlead/test/place"
 )
 
@@ -89,7 +90,7 @@ func TestParkedTLS(t *testing.T) {
 	certified := httptest.NewUnstartedServer(nil)
 	certified.StartTLS()
 	defer certified.Close()
-	inner, outer := tcpPair(t)
+	inner, outer := h1test.TCPPair(t)
 	ended := make(chan struct{})
 	secure := tls.Server(inner, &tls.Config{Certificates: certified.TLS.Certificates})
 	go s.ServeConn(secure, func() {}, func() { close(ended) })

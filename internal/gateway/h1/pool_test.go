@@ -11,18 +11,20 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/test/place"
+	"fairlead/internal/gateway/h1/forward"
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 )
 
 func TestPoolReusesConnections(t *testing.T) {
-	b := newBackend(t, answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
-	p := newPool(t, b.addr)
+	b := h1test.NewBackend(t, answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+	p := newPool(t, b.Addr)
 	for range 3 {
 		if err := p.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := Counters{Requests: 3, Dialed: 1, Reused: 2, Open: 1, Idle: 1}
+	want := forward.Counters{Requests: 3, Dialed: 1, Reused: 2, Open: 1, Idle: 1}
 	if got := p.Counters(); got != want {
 		t.Errorf("counters %+v, want %+v", got, want)
 	}
@@ -41,8 +43,8 @@ func TestPoolReusesConnections(t *testing.T) {
 // Bytes that no request has asked for must not become the response of the next one.
 func TestPoolDropsConnectionsWithUnexpectedBytes(t *testing.T) {
 	sent := make(chan struct{})
-	b := newBackend(t, func(c net.Conn, br *bufio.Reader, n int) {
-		_, _ = readRequestHead(br)
+	b := h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, n int) {
+		_, _ = h1test.ReadRequestHead(br)
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		if n == 1 {
 			_, _ = br.Peek(0)
@@ -50,9 +52,9 @@ func TestPoolDropsConnectionsWithUnexpectedBytes(t *testing.T) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
 			sent <- struct{}{}
 		}
-		_, _ = readRequestHead(br)
+		_, _ = h1test.ReadRequestHead(br)
 	})
-	p := newPool(t, b.addr)
+	p := newPool(t, b.Addr)
 	forward := func() string {
 		w := httptest.NewRecorder()
 		if err := p.Forward(w, httptest.NewRequest("GET", "/", nil), ""); err != nil {
@@ -78,12 +80,12 @@ func TestReplay(t *testing.T) {
 		replayed     bool
 	}{
 		{"GET", "", true}, {"PUT", "short", true}, {"DELETE", "", true},
-		{"POST", "short", false}, {"POST", "", false}, {"PUT", strings.Repeat("x", maxInline+1), false},
+		{"POST", "short", false}, {"POST", "", false}, {"PUT", strings.Repeat("x", forward.MaxInline+1), false},
 	}
 	for _, c := range cases {
-		b := newBackend(t, func(conn net.Conn, br *bufio.Reader, n int) {
+		b := h1test.NewBackend(t, func(conn net.Conn, br *bufio.Reader, n int) {
 			for range 2 {
-				head, err := readRequestHead(br)
+				head, err := h1test.ReadRequestHead(br)
 				if err != nil {
 					return
 				}
@@ -96,12 +98,12 @@ func TestReplay(t *testing.T) {
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 			}
 		})
-		p := newPool(t, b.addr)
+		p := newPool(t, b.Addr)
 		if err := p.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/first", nil), ""); err != nil {
 			t.Fatal(err)
 		}
 		r := httptest.NewRequest(c.method, "/second", strings.NewReader(c.body))
-		err, _ := p.Forward(httptest.NewRecorder(), r, "").(*Error)
+		err, _ := p.Forward(httptest.NewRecorder(), r, "").(*wire.Error)
 		if c.replayed && (err != nil || p.Counters().Replayed != 1) {
 			t.Errorf("%s with %d bytes: error %v, want a replay", c.method, len(c.body), err)
 		}
@@ -113,14 +115,14 @@ func TestReplay(t *testing.T) {
 
 func TestPoolLimits(t *testing.T) {
 	release, closed := make(chan struct{}), make(chan struct{})
-	b := newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-		_, _ = readRequestHead(br)
+	b := h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+		_, _ = h1test.ReadRequestHead(br)
 		<-release
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		_, _ = br.ReadByte()
 		close(closed)
 	})
-	p := newPool(t, b.addr)
+	p := newPool(t, b.Addr)
 	p.MaxConns, p.IdleTimeout = 1, time.Nanosecond
 	done := make(chan error)
 	dialed := make(chan struct{})
@@ -133,8 +135,8 @@ func TestPoolLimits(t *testing.T) {
 		done <- p.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "")
 	}()
 	<-dialed
-	err, _ := p.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "").(*Error)
-	if err == nil || !errors.Is(err, ErrBusy) || err.Status() != 503 || !err.Repeatable("POST") {
+	err, _ := p.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "").(*wire.Error)
+	if err == nil || !errors.Is(err, wire.ErrBusy) || err.Status() != 503 || !err.Repeatable("POST") {
 		t.Errorf("error %v, want ErrBusy", err)
 	}
 	close(release)
@@ -146,7 +148,7 @@ func TestPoolLimits(t *testing.T) {
 
 func TestDialErrors(t *testing.T) {
 	p := newPool(t, "127.0.0.1:1")
-	err, _ := p.Forward(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), "").(*Error)
+	err, _ := p.Forward(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), "").(*wire.Error)
 	if err == nil || err.Op != "connect" || err.Sent || !err.Repeatable("POST") || err.Status() != 502 {
 		t.Errorf("error %+v, want connect, not sent, status 502", err)
 	}
@@ -158,12 +160,12 @@ func TestDialErrors(t *testing.T) {
 // TestCloseInterruptsDials closes pools while requests wait for connections. A server that does not answer
 // cannot get the request any more, so another server can. One that does answer gets it.
 func TestCloseInterruptsDials(t *testing.T) {
-	b := newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-		_, _ = readRequestHead(br)
+	b := h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+		_, _ = h1test.ReadRequestHead(br)
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	})
 	for _, silent := range []bool{true, false} {
-		p := newPool(t, b.addr)
+		p := newPool(t, b.Addr)
 		begun, closed, done := make(chan struct{}), make(chan struct{}), make(chan error)
 		dial := p.Dial
 		p.Dial = func(ctx context.Context) (net.Conn, error) {
@@ -181,50 +183,16 @@ func TestCloseInterruptsDials(t *testing.T) {
 		p.Close()
 		close(closed)
 		err := <-done
-		var failed *Error
+		var failed *wire.Error
 		switch {
 		case !silent && err != nil:
 			t.Errorf("a server that accepts connections: %v", err)
-		case silent && (!errors.As(err, &failed) || !failed.Repeatable("POST") || isTimeout(err) ||
+		case silent && (!errors.As(err, &failed) || !failed.Repeatable("POST") || wire.IsTimeout(err) ||
 			failed.Status() != 502):
 			t.Errorf("a server that does not answer: %+v, want an error after which another server gets it", err)
 		}
 		if got := p.Counters(); got.Open != 0 {
 			t.Errorf("counters %+v", got)
 		}
-	}
-}
-
-// TestStaleConnectionIsFoundLate ends a server's side of a connection after the pool has taken it. The
-// server answers nothing that it receives then, so a request would wait without an end.
-func TestStaleConnectionIsFoundLate(t *testing.T) {
-	b := newBackend(t, func(c net.Conn, br *bufio.Reader, n int) {
-		_, _ = readRequestHead(br)
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-		if n == 1 {
-			_ = c.(*net.TCPConn).CloseWrite()
-		}
-		_, _ = io.Copy(io.Discard, br)
-	})
-	p := newPool(t, b.addr)
-	u, err := p.get(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, writeErr, readErr := u.request([]byte(get)); n != len(get) || writeErr != nil || readErr != nil {
-		t.Fatal(n, writeErr, readErr)
-	}
-	u.consume(u.buffered())
-	p.put(u)
-	if u, err = p.get(t.Context(), false); err != nil || !u.reused {
-		t.Fatal(u, err)
-	}
-	for began := time.Now(); !closedByPeer(u.probe, true); {
-		if time.Since(began) > place.Timeout {
-			t.Fatal("the server's end does not arrive")
-		}
-	}
-	if n, err, _ := u.request([]byte(get)); n != 0 || err != errStale {
-		t.Errorf("%d bytes were written, error %v", n, err)
 	}
 }

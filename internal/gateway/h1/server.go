@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // Server serves HTTP/1.0 and HTTP/1.1 to clients. Set the fields before the first connection. Durations
@@ -123,7 +124,7 @@ func (s *Server) settle(c *conn, end outcome) {
 		return
 	case mustClose:
 		s.remove(c)
-		_ = c.conn.Close()
+		_ = c.Conn.Close()
 	}
 	c.ended()
 }
@@ -198,7 +199,7 @@ func (s *Server) inspect() {
 
 // check inspects a connection, and closes it if that fails.
 func (s *Server) check(c *conn) {
-	defer goroutine.Recover("inspect a connection", func() { _ = c.conn.Close() })
+	defer goroutine.Recover("inspect a connection", func() { _ = c.Conn.Close() })
 	c.inspect()
 }
 
@@ -232,7 +233,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		c.ctx.Load().cancel(context.Canceled)
-		_ = c.conn.Close()
+		_ = c.Conn.Close()
 	}
 	return ctx.Err()
 }
@@ -241,5 +242,5 @@ func (s *Server) maxHead() int {
 	if s.MaxHeaderBytes > 0 {
 		return s.MaxHeaderBytes
 	}
-	return bufferSize
+	return wire.BufferSize
 }

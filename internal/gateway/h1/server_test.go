@@ -11,6 +11,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // serveHandler starts a server with a handler.
@@ -152,23 +155,23 @@ func TestRefusesRequests(t *testing.T) {
 	addr := serveHandler(t, func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
 	smuggled := "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 	cases := map[string]int{
-		"GET / HTTP/1.1\r\n\r\n":                                                                    400,
-		"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                                              400,
-		"GET / HTTP/1.1\r\nHost: a b\r\n\r\n":                                                       400,
-		"GET  / HTTP/1.1\r\nHost: a\r\n\r\n":                                                        400,
-		"GET rootless HTTP/1.1\r\nHost: a\r\n\r\n":                                                  400,
-		"GET / HTTP/1.1\r\nHost: a\r\nA : b\r\n\r\n":                                                400,
-		"GET / HTTP/1.1\r\n Host: a\r\n\r\n":                                                        400,
-		"GET / HTTP/1.1\r\nHost: a\r\nA: \x00\r\n\r\n":                                              400,
-		"GET / HTTP/2.0\r\nHost: a\r\n\r\n":                                                         505,
-		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0":    400,
-		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\ncontent-length: 1\r\n\r\n0":    400,
-		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n0":             400,
-		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n":                                  400,
-		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n":                    501,
-		"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n":                          400,
-		"GET / HTTP/1.1\r\nHost: a\r\nA: " + strings.Repeat("b", bufferSize) + "\r\n\r\n":           431,
-		"GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("A: b\r\n", bufferSize/6) + "C: d\r\n\r\n": 431,
+		"GET / HTTP/1.1\r\n\r\n":                                                                         400,
+		"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                                                   400,
+		"GET / HTTP/1.1\r\nHost: a b\r\n\r\n":                                                            400,
+		"GET  / HTTP/1.1\r\nHost: a\r\n\r\n":                                                             400,
+		"GET rootless HTTP/1.1\r\nHost: a\r\n\r\n":                                                       400,
+		"GET / HTTP/1.1\r\nHost: a\r\nA : b\r\n\r\n":                                                     400,
+		"GET / HTTP/1.1\r\n Host: a\r\n\r\n":                                                             400,
+		"GET / HTTP/1.1\r\nHost: a\r\nA: \x00\r\n\r\n":                                                   400,
+		"GET / HTTP/2.0\r\nHost: a\r\n\r\n":                                                              505,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0":         400,
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\ncontent-length: 1\r\n\r\n0":         400,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n0":                  400,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n":                                       400,
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n":                         501,
+		"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n":                               400,
+		"GET / HTTP/1.1\r\nHost: a\r\nA: " + strings.Repeat("b", wire.BufferSize) + "\r\n\r\n":           431,
+		"GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("A: b\r\n", wire.BufferSize/6) + "C: d\r\n\r\n": 431,
 	}
 	for text, status := range cases {
 		got := exchangeText(t, addr, text+smuggled)
@@ -186,8 +189,8 @@ func TestMalformedBodiesEndTheConnection(t *testing.T) {
 		errs <- err
 	})
 	for _, body := range []string{"3\nabc\r\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "x\r\n", "3\r\nab",
-		"1;" + strings.Repeat("a", maxChunkLine) + "\r\nb\r\n0\r\n\r\n"} {
-		got := exchangeText(t, addr, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+body+get)
+		"1;" + strings.Repeat("a", wire.MaxChunkLine) + "\r\nb\r\n0\r\n\r\n"} {
+		got := exchangeText(t, addr, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+body+h1test.Get)
 		if err := <-errs; err == nil || strings.Count(got, "HTTP/1.1") != 1 {
 			t.Errorf("%.40q: error %v, responses %q", body, err, got)
 		}
@@ -198,7 +201,7 @@ func TestMalformedBodiesEndTheConnection(t *testing.T) {
 func TestUnreadBody(t *testing.T) {
 	addr := serveHandler(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) })
 	for _, size := range []int{10, 100 << 10, 2 * maxDiscard} {
-		body := get + strings.Repeat("x", size)
+		body := h1test.Get + strings.Repeat("x", size)
 		text := fmt.Sprintf("POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%sGET /2 HTTP/1.1\r\nHost: a\r\n\r\n",
 			len(body), body)
 		c, br := dialFront(t, addr)
@@ -297,7 +300,7 @@ func TestClientGoneCancelsTheRequest(t *testing.T) {
 		ended <- r.Context().Err()
 	})
 	c, _ := dialFront(t, addr)
-	_, _ = io.WriteString(c, get)
+	_, _ = io.WriteString(c, h1test.Get)
 	<-started
 	_ = c.Close()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -316,7 +319,7 @@ func TestContextEndsWithTheRequest(t *testing.T) {
 		}
 		contexts <- r.Context()
 	})
-	exchangeText(t, addr, get+get)
+	exchangeText(t, addr, h1test.Get+h1test.Get)
 	<-(<-contexts).Done()
 	<-(<-contexts).Done()
 }

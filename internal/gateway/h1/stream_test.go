@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/gateway/h1/forward"
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 	"fairlead/test/place"
 )
 
@@ -57,9 +60,9 @@ func echo(c net.Conn, br *bufio.Reader, _ int) {
 
 func TestForwardsBodies(t *testing.T) {
 	bodies := map[string]string{"empty": "", "short": "abc", "long": string(text),
-		"two parts": string(text[:maxInline+1])}
+		"two parts": string(text[:forward.MaxInline+1])}
 	onFronts(t, func(t *testing.T, front string) {
-		addr, f := gateway(t, front, newBackend(t, echo))
+		addr, f := gateway(t, front, h1test.NewBackend(t, echo))
 		client := &http.Client{Transport: &http.Transport{}}
 		defer client.CloseIdleConnections()
 		for name, body := range bodies {
@@ -85,7 +88,7 @@ func TestForwardsBodies(t *testing.T) {
 // Both directions must move at once: each part is sent after the echo of the one before.
 func TestReadsResponseWhileSending(t *testing.T) {
 	onFronts(t, func(t *testing.T, front string) {
-		addr, _ := gateway(t, front, newBackend(t, echo))
+		addr, _ := gateway(t, front, h1test.NewBackend(t, echo))
 		c, br := dialFront(t, addr)
 		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTrailer: X-End\r\n"+
 			"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
@@ -110,8 +113,8 @@ func TestReadsResponseWhileSending(t *testing.T) {
 // The server answers and closes before it has the body.
 func TestEarlyResponse(t *testing.T) {
 	onFronts(t, func(t *testing.T, front string) {
-		addr, f := gateway(t, front, newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-			_, _ = readRequestHead(br)
+		addr, f := gateway(t, front, h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+			_, _ = h1test.ReadRequestHead(br)
 			_, _ = io.WriteString(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\n\r\nlarge")
 			_, _ = io.Copy(io.Discard, br)
 		}))
@@ -133,8 +136,8 @@ func TestEarlyResponse(t *testing.T) {
 func TestClientEndsWithinItsBody(t *testing.T) {
 	onFronts(t, func(t *testing.T, front string) {
 		begun, ended := make(chan struct{}), make(chan error, 1)
-		addr, f := gateway(t, front, newBackend(t, func(_ net.Conn, br *bufio.Reader, _ int) {
-			_, _ = readRequestHead(br)
+		addr, f := gateway(t, front, h1test.NewBackend(t, func(_ net.Conn, br *bufio.Reader, _ int) {
+			_, _ = h1test.ReadRequestHead(br)
 			begun <- struct{}{}
 			_, err := io.Copy(io.Discard, br)
 			ended <- err
@@ -145,7 +148,7 @@ func TestClientEndsWithinItsBody(t *testing.T) {
 			<-begun
 			end(c.(*net.TCPConn))
 			<-ended
-			if e := <-f.errors; !e.Client && e.Status() != StatusClientClosedRequest || !e.BodyRead ||
+			if e := <-f.errors; !e.Client && e.Status() != wire.StatusClientClosedRequest || !e.BodyRead ||
 				e.Repeatable("PUT") {
 				t.Errorf("error %+v, want the client's", e)
 			}
@@ -157,8 +160,8 @@ func TestExpectContinue(t *testing.T) {
 	request := "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
 	onFronts(t, func(t *testing.T, front string) {
 		t.Run("continue", func(t *testing.T) {
-			addr, _ := gateway(t, front, newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-				head, _ := readRequestHead(br)
+			addr, _ := gateway(t, front, h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+				head, _ := h1test.ReadRequestHead(br)
 				if !strings.Contains(head, "Expect: 100-continue\r\n") {
 					return
 				}
@@ -181,8 +184,8 @@ func TestExpectContinue(t *testing.T) {
 			}
 		})
 		t.Run("refused", func(t *testing.T) {
-			addr, _ := gateway(t, front, newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-				_, _ = readRequestHead(br)
+			addr, _ := gateway(t, front, h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+				_, _ = h1test.ReadRequestHead(br)
 				_, _ = io.WriteString(c, "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n")
 				_, _ = br.ReadByte()
 			}))
@@ -195,10 +198,10 @@ func TestExpectContinue(t *testing.T) {
 
 func TestEarlyHints(t *testing.T) {
 	onFronts(t, func(t *testing.T, front string) {
-		addr, _ := gateway(t, front, newBackend(t, answers("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"+
+		addr, _ := gateway(t, front, h1test.NewBackend(t, answers("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"+
 			"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")))
 		c, br := dialFront(t, addr)
-		_, _ = io.WriteString(c, get)
+		_, _ = io.WriteString(c, h1test.Get)
 		hints, err := http.ReadResponse(br, nil)
 		if err != nil || hints.StatusCode != 103 || hints.Header.Get("Link") != "</a.css>" {
 			t.Fatalf("got %v, error %v, want 103 with Link", hints, err)
@@ -217,8 +220,8 @@ func TestPassesOnWhatIsThere(t *testing.T) {
 	onFronts(t, func(t *testing.T, front string) {
 		for name, head := range heads {
 			next := make(chan string)
-			addr, _ := gateway(t, front, newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-				_, _ = readRequestHead(br)
+			addr, _ := gateway(t, front, h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+				_, _ = h1test.ReadRequestHead(br)
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n"+head+"\r\n")
 				for part := range next {
 					if strings.Contains(head, "chunked") {
@@ -228,7 +231,7 @@ func TestPassesOnWhatIsThere(t *testing.T) {
 				}
 			}))
 			c, br := dialFront(t, addr)
-			_, _ = io.WriteString(c, get)
+			_, _ = io.WriteString(c, h1test.Get)
 			res, err := http.ReadResponse(br, nil)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -247,8 +250,8 @@ func TestPassesOnWhatIsThere(t *testing.T) {
 
 func TestUpgrade(t *testing.T) {
 	onFronts(t, func(t *testing.T, front string) {
-		addr, f := gateway(t, front, newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
-			head, _ := readRequestHead(br)
+		addr, f := gateway(t, front, h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+			head, _ := h1test.ReadRequestHead(br)
 			if !strings.Contains(head, "Upgrade: websocket\r\n") || !strings.Contains(head, "Connection: Upgrade\r\n") {
 				return
 			}

@@ -3,6 +3,8 @@ package h1
 import (
 	"net/http"
 	"strings"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // hasTrailer returns true if the handler has announced a trailer or set one with http.TrailerPrefix.
@@ -27,7 +29,7 @@ func (w *writer) appendEnd() {
 	announced := w.header["Trailer"]
 	for key, values := range w.header {
 		name, prefixed := strings.CutPrefix(key, http.TrailerPrefix)
-		if (prefixed || len(announced) > 0 && named(announced, key)) && trailerAllowed(name) {
+		if (prefixed || len(announced) > 0 && wire.Named(announced, key)) && wire.TrailerAllowed(name) {
 			w.appendField(name, values)
 		}
 	}

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"fairlead/internal/gateway/h1/h1test"
+	"fairlead/internal/gateway/h1/wire"
 )
 
 const upgradeHead = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n"
@@ -16,7 +19,7 @@ const upgradeHead = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade
 // switches answers 101 when it has the head of a request, and sends back all that follows. Many servers of
 // WebSocket ignore the body of a request like this.
 func switches(c net.Conn, br *bufio.Reader, _ int) {
-	if _, err := readRequestHead(br); err != nil {
+	if _, err := h1test.ReadRequestHead(br); err != nil {
 		return
 	}
 	_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
@@ -38,7 +41,7 @@ func TestUpgradeBeforeTheBody(t *testing.T) {
 	}
 	for name, rest := range cases {
 		t.Run(name, func(t *testing.T) {
-			addr, f := gateway(t, "h1", newBackend(t, switches))
+			addr, f := gateway(t, "h1", h1test.NewBackend(t, switches))
 			c, br := dialFront(t, addr)
 			_, _ = io.WriteString(c, upgradeHead+rest) // see the response
 			response, err := http.ReadResponse(br, nil)
@@ -48,7 +51,7 @@ func TestUpgradeBeforeTheBody(t *testing.T) {
 			if _, err := io.Copy(io.Discard, br); err != nil {
 				t.Errorf("the connection does not end: %v", err)
 			}
-			if e := <-f.errors; e.Err != ErrEarly || !e.Client || e.Started || f.pool.Counters().Open != 0 {
+			if e := <-f.errors; e.Err != wire.ErrEarly || !e.Client || e.Started || f.pool.Counters().Open != 0 {
 				t.Errorf("error %+v, counters %+v", e, f.pool.Counters())
 			}
 		})
@@ -71,7 +74,7 @@ func TestUpgradeAfterTheBody(t *testing.T) {
 		for name, test := range cases {
 			t.Run(name, func(t *testing.T) {
 				bodies := make(chan string, 1)
-				addr, _ := gateway(t, front, newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+				addr, _ := gateway(t, front, h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
 					r, err := http.ReadRequest(br)
 					if err != nil {
 						return
@@ -110,7 +113,7 @@ func TestUpgradeAfterTheBody(t *testing.T) {
 // TestUpgradeWhileTheBodyArrives sends chunks without a pause while the server changes the protocol: no
 // byte of one client may reach another, and no goroutine may use what another one has.
 func TestUpgradeWhileTheBodyArrives(t *testing.T) {
-	f := &forwarder{pool: newPool(t, newBackend(t, switches).addr), errors: make(chan *Error, 40)}
+	f := &forwarder{pool: newPool(t, h1test.NewBackend(t, switches).Addr), errors: make(chan *wire.Error, 40)}
 	addr := newServer(t, &Server{Handler: f})
 	var clients sync.WaitGroup
 	for n := range 8 {

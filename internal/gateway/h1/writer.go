@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // outSize is the size of the buffers for heads and short bodies of responses.
@@ -102,7 +104,7 @@ func (w *writer) appendHead() {
 	for key, values := range w.header {
 		switch key {
 		case "Connection":
-			if named(values, "close") {
+			if wire.Named(values, "close") {
 				w.closing = true
 			}
 			if w.status != http.StatusSwitchingProtocols {
@@ -116,7 +118,7 @@ func (w *writer) appendHead() {
 		case "Date":
 			date = true
 		}
-		if trailer != nil && named(trailer, key) {
+		if trailer != nil && wire.Named(trailer, key) {
 			continue
 		}
 		w.appendField(key, values)
@@ -155,11 +157,11 @@ func (w *writer) appendStatus(status int) {
 // appendField appends a field. It leaves out names and values that would break the message, and
 // trailers.
 func (w *writer) appendField(key string, values []string) {
-	if !all(key, isToken) {
+	if !wire.All(key, wire.IsToken) {
 		return
 	}
 	for _, v := range values {
-		if !validValue(v) {
+		if !wire.ValidValue(v) {
 			continue
 		}
 		w.buf = append(w.buf, key...)
@@ -171,7 +173,7 @@ func (w *writer) appendField(key string, values []string) {
 
 func (w *writer) takeLength(values []string) {
 	if len(values) == 1 {
-		if n, err := parseLength(values[0]); err == nil {
+		if n, err := wire.ParseLength(values[0]); err == nil {
 			w.length = n
 		}
 	}
@@ -290,13 +292,13 @@ func (w *writer) send(p []byte) {
 	switch {
 	case len(p) == 0 && len(w.buf) == 0:
 	case len(p) == 0:
-		_, w.err = c.out.write(w.buf)
+		_, w.err = c.out.Write(w.buf)
 	case len(w.buf) == 0:
-		_, w.err = c.out.write(p)
+		_, w.err = c.out.Write(p)
 	default:
 		w.parts[0], w.parts[1] = w.buf, p
 		w.vector = w.parts[:]
-		_, w.err = w.vector.WriteTo(c.conn)
+		_, w.err = w.vector.WriteTo(c.Conn)
 		w.parts[0], w.parts[1] = nil, nil
 	}
 	w.buf = w.buf[:0]
@@ -314,8 +316,8 @@ func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 			return w.splice(limited)
 		}
 	}
-	buf := buffers.Get().(*[bufferSize]byte)
-	defer buffers.Put(buf)
+	buf := wire.Buffers.Get().(*[wire.BufferSize]byte)
+	defer wire.Buffers.Put(buf)
 	for total := int64(0); ; {
 		n, err := r.Read(buf[:])
 		if n > 0 {
@@ -324,7 +326,7 @@ func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 			}
 			total += int64(n)
 		}
-		if IsDrained(r, n, len(buf)) {
+		if wire.IsDrained(r, n, len(buf)) {
 			if werr := w.FlushError(); werr != nil {
 				return total, werr
 			}

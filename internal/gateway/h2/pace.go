@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
-	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // Pacer is a handler that ends requests of HTTP/2 and HTTP/3 whose client stops to send or to receive. The
@@ -198,7 +198,7 @@ func (p *paced) ReadFrom(from io.Reader) (total int64, err error) {
 				return total, werr
 			}
 		}
-		if h1.IsDrained(from, n, len(buf)) {
+		if wire.IsDrained(from, n, len(buf)) {
 			if werr := p.FlushError(); werr != nil {
 				return total, werr
 			}

@@ -12,7 +12,7 @@ import (
 	"fairlead/internal/balance/wrr"
 	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/forwarded"
-	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/h1/wire"
 	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/middleware/outcome"
 	"fairlead/internal/gateway/observe"
@@ -238,7 +238,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error, fault outcome.Fau
 	}
 	status := statusOf(r, err)
 	text := http.StatusText(status)
-	if status == h1.StatusClientClosedRequest {
+	if status == wire.StatusClientClosedRequest {
 		text = "Client Closed Request"
 	}
 	http.Error(w, text, status)

@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/http"
 
-	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/h1/wire"
 	"fairlead/internal/gateway/middleware/outcome"
 	"fairlead/internal/gateway/transport"
 )
@@ -14,13 +14,13 @@ import (
 // faultOf returns who caused that a request could not be forwarded. It is the only place that decides:
 // conditions of servers, circuit breakers, retries and statuses depend on it.
 func faultOf(r *http.Request, err error) outcome.Fault {
-	var e *h1.Error
+	var e *wire.Error
 	switch {
 	case err == nil:
 		return outcome.NoFault
 	case errors.Is(r.Context().Err(), context.Canceled), errors.Is(err, context.Canceled):
 		return outcome.ClientFault
-	case errors.Is(err, h1.ErrBusy):
+	case errors.Is(err, wire.ErrBusy):
 		return outcome.GatewayFault
 	case errors.As(err, &e) && e.Client:
 		return outcome.ClientFault
@@ -33,7 +33,7 @@ func faultOf(r *http.Request, err error) outcome.Fault {
 func statusOf(r *http.Request, err error) int {
 	e := transport.AsError(err)
 	if !e.Client && errors.Is(r.Context().Err(), context.Canceled) {
-		return h1.StatusClientClosedRequest
+		return wire.StatusClientClosedRequest
 	}
 	return e.Status()
 }

@@ -10,7 +10,7 @@ import (
 
 	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/goroutine"
-	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/h1/forward"
 	"fairlead/internal/gateway/middleware/outcome"
 )
 
@@ -44,7 +44,7 @@ func (m *mirroring) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			chosen = append(chosen, to.service)
 		}
 	}
-	if len(chosen) == 0 || h1.Upgrades(r) {
+	if len(chosen) == 0 || forward.Upgrades(r) {
 		m.service.ServeHTTP(w, r)
 		return
 	}

@@ -16,7 +16,7 @@ import (
 
 	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/goroutine"
-	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/h1/forward"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 )
@@ -26,7 +26,7 @@ type library struct {
 	proxy     *httputil.ReverseProxy
 	transport *http.Transport
 	// upgrades, if not nil, forwards the requests that ask for another protocol.
-	upgrades *h1.Pool
+	upgrades *forward.Pool
 }
 
 // defaultFlush is how long parts of a response wait for others.
@@ -85,7 +85,7 @@ func rewrite(p *httputil.ProxyRequest, to *url.URL) {
 
 // Forward implements forwarder.
 func (l *library) Forward(w http.ResponseWriter, r *http.Request, host string) error {
-	if l.upgrades != nil && h1.Upgrades(r) {
+	if l.upgrades != nil && forward.Upgrades(r) {
 		return l.upgrades.Forward(w, r, host)
 	}
 	res := &result{Context: r.Context(), host: host}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"fairlead/internal/gateway/goroutine"
-	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // result carries the outcome of a request out of the reverse proxy, which has no return value. It is the
@@ -62,7 +62,7 @@ func (r *result) of(send func(*http.Request), w http.ResponseWriter, request *ht
 		return nil
 	}
 	if err := r.request.failure(); err != nil {
-		return &h1.Error{Op: "read request body", Err: err, Sent: true, BodyRead: true,
+		return &wire.Error{Op: "read request body", Err: err, Sent: true, BodyRead: true,
 			Client: err != goroutine.ErrPanic}
 	}
 	return AsError(r.err)
@@ -71,9 +71,9 @@ func (r *result) of(send func(*http.Request), w http.ResponseWriter, request *ht
 // broken returns why the response has broken off: its body could not be read, or the client did not take it.
 func (r *result) broken() error {
 	if err := r.response.failure(); err != nil {
-		return &h1.Error{Op: "read response body", Err: err, Sent: true, BodyRead: true, Started: true}
+		return &wire.Error{Op: "read response body", Err: err, Sent: true, BodyRead: true, Started: true}
 	}
-	return &h1.Error{Op: "write response", Err: errNotTaken, Sent: true, BodyRead: true, Started: true, Client: true}
+	return &wire.Error{Op: "write response", Err: errNotTaken, Sent: true, BodyRead: true, Started: true, Client: true}
 }
 
 var errNotTaken = errors.New("the client does not take the response")
@@ -120,10 +120,10 @@ func (f *followed) failure() error {
 }
 
 // AsError returns the error as one of a forwarder.
-func AsError(err error) *h1.Error {
-	var e *h1.Error
+func AsError(err error) *wire.Error {
+	var e *wire.Error
 	if errors.As(err, &e) {
 		return e
 	}
-	return &h1.Error{Op: "forward request", Err: err, Sent: true, BodyRead: true}
+	return &wire.Error{Op: "forward request", Err: err, Sent: true, BodyRead: true}
 }

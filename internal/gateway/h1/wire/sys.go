@@ -1,16 +1,16 @@
-package h1
+package wire
 
 import (
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"fairlead/internal/gateway/nonblock"
+
+	"golang.org/x/sys/unix"
 )
 
-// quiet returns true if a socket is open and has nothing to read. A connection that waits for a
+// Quiet returns true if a socket is open and has nothing to read. A connection that waits for a
 // request has no other state; one with bytes has received what no request has asked for.
-func quiet(raw syscall.RawConn) bool {
+func Quiet(raw syscall.RawConn) bool {
 	p := probePool.Get().(*probe)
 	p.quiet = false
 	err := raw.Read(p.run)
@@ -19,10 +19,10 @@ func quiet(raw syscall.RawConn) bool {
 	return result
 }
 
-// closedByPeer returns true if the peer has closed the connection. If the kernel holds bytes that were
+// ClosedByPeer returns true if the peer has closed the connection. If the kernel holds bytes that were
 // not read, a plain connection may still be half-closed on purpose and counts as open; those bytes on
 // a TLS connection are commonly the alert that announces the end.
-func closedByPeer(raw syscall.RawConn, plain bool) bool {
+func ClosedByPeer(raw syscall.RawConn, plain bool) bool {
 	closed := false
 	err := raw.Control(func(fd uintptr) {
 		if plain {
@@ -32,14 +32,14 @@ func closedByPeer(raw syscall.RawConn, plain bool) bool {
 			return
 		}
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		closed = err == nil && (info.State == tcpClose || info.State == tcpCloseWait)
+		closed = err == nil && (info.State == tcpClose || info.State == TCPCloseWait)
 	})
 	return closed && err == nil
 }
 
-// isReset returns true if the peer has reset the connection. One that the peer has only ended reads without
+// IsReset returns true if the peer has reset the connection. One that the peer has only ended reads without
 // an error.
-func isReset(raw syscall.RawConn) bool {
+func IsReset(raw syscall.RawConn) bool {
 	reset := false
 	err := raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -48,28 +48,30 @@ func isReset(raw syscall.RawConn) bool {
 	return reset && err == nil
 }
 
-// unsent returns true if the kernel holds bytes that the peer has not acknowledged. While a body is
+// Unsent returns true if the kernel holds bytes that the peer has not acknowledged. While a body is
 // spliced, this alone distinguishes a slow client from a slow server.
-func unsent(raw syscall.RawConn) bool { return unacknowledged(raw) > 0 }
+func Unsent(raw syscall.RawConn) bool { return Unacknowledged(raw) > 0 }
 
-// unacknowledged returns the number of bytes that were written and that the peer has not acknowledged.
-func unacknowledged(raw syscall.RawConn) (n int) {
+// Unacknowledged returns the number of bytes that were written and that the peer has not acknowledged.
+func Unacknowledged(raw syscall.RawConn) (n int) {
 	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) }) // 0 if it is closed
 	return n
 }
 
-// transferred has the numbers of bytes that a socket has received, and that its peer has acknowledged.
-type transferred [2]uint64
+// Transferred has the numbers of bytes that a socket has received, and that its peer has acknowledged.
+type Transferred [2]uint64
 
+// The indexes of Transferred.
 const (
-	received = iota
-	acknowledged
+	Received = iota
+	Acknowledged
 )
 
-func transferredBy(raw syscall.RawConn) (t transferred) {
+// TransferredBy returns the numbers of a socket. They are zero if it is closed.
+func TransferredBy(raw syscall.RawConn) (t Transferred) {
 	_ = raw.Control(func(fd uintptr) { // fails only if the connection is closed
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			t = transferred{info.Bytes_received, info.Bytes_acked}
+			t = Transferred{info.Bytes_received, info.Bytes_acked}
 		}
 	})
 	return t
@@ -78,5 +80,8 @@ func transferredBy(raw syscall.RawConn) (t transferred) {
 // States of a TCP socket (include/net/tcp_states.h of the kernel).
 const (
 	tcpClose     = 7
-	tcpCloseWait = 8
+	TCPCloseWait = 8
 )
+
+// SpliceStep is how much of a long body moves between two reports of progress.
+const SpliceStep = 256 << 10

@@ -1,10 +1,12 @@
-package h1
+package forward
 
 import (
 	"bytes"
 	"io"
 	"net/http"
 	"sync"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // exchange is one request and its response.
@@ -28,7 +30,7 @@ type exchange struct {
 	flush              func()
 	// answered: the server has sent at least one byte.
 	answered bool
-	decoder  chunked
+	decoder  wire.Chunked
 }
 
 var exchanges = sync.Pool{New: func() any {
@@ -60,7 +62,7 @@ func (p *Pool) Forward(w http.ResponseWriter, r *http.Request, host string) erro
 // restoreBody makes a short body readable again after a failure that is not the client's, so that the
 // caller can send the request to another server.
 func (x *exchange) restoreBody(err error) {
-	if e, ok := err.(*Error); ok && e.BodyRead && !e.Client && x.mode == bodyInline {
+	if e, ok := err.(*wire.Error); ok && e.BodyRead && !e.Client && x.mode == bodyInline {
 		x.r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(x.body)))
 		e.BodyRead = false
 	}
@@ -70,9 +72,9 @@ func (x *exchange) clear() {
 	x.pool, x.w, x.r, x.u, x.sender, x.flusher = nil, nil, nil, nil, nil, nil
 	x.host, x.upgrade = "", ""
 	x.expect, x.started, x.unflushed, x.answered = false, false, false, false
-	clear(x.decoder.trailer)
-	x.decoder.reset(nil)
-	if cap(x.out) <= bufferSize {
+	clear(x.decoder.Trailer)
+	x.decoder.Reset(nil)
+	if cap(x.out) <= wire.BufferSize {
 		exchanges.Put(x)
 	}
 }
@@ -83,7 +85,7 @@ func (x *exchange) run() error {
 		return err
 	}
 	if err := x.appendRequest(); err != nil {
-		return &Error{Op: "write request", Err: err, BodyRead: x.mode == bodyInline, Client: true}
+		return &wire.Error{Op: "write request", Err: err, BodyRead: x.mode == bodyInline, Client: true}
 	}
 	if x.mode == bodyInline {
 		x.out = append(x.out, x.body...)
@@ -95,12 +97,12 @@ func (x *exchange) run() error {
 			if ctx.Err() != nil {
 				err = ctx.Err()
 			}
-			return &Error{Op: "connect", Err: err, BodyRead: x.mode == bodyInline}
+			return &wire.Error{Op: "connect", Err: err, BodyRead: x.mode == bodyInline}
 		}
 		x.u = u
 		reused := u.reused // another request may have the connection after this one
 		failed := x.once()
-		if failed != nil && failed.Err == errStale {
+		if failed != nil && failed.Err == wire.ErrStale {
 			x.pool.counts.stale.Add(1)
 			continue
 		}
@@ -119,23 +121,23 @@ func (x *exchange) run() error {
 }
 
 // replayable returns true if the request can be sent again after this error (RFC 9112 9.3.1).
-func (x *exchange) replayable(e *Error) bool {
+func (x *exchange) replayable(e *wire.Error) bool {
 	switch {
-	case x.answered || e.Started || e.Client || x.r.Context().Err() != nil || isTimeout(e.Err):
+	case x.answered || e.Started || e.Client || x.r.Context().Err() != nil || wire.IsTimeout(e.Err):
 		return false
 	case x.mode == bodyStream:
 		return x.sender == nil
 	}
-	return !e.Sent || idempotent(x.r.Method)
+	return !e.Sent || wire.Idempotent(x.r.Method)
 }
 
 // once sends the request on x.u and copies the response. If the writer panics, the connection is closed.
-func (x *exchange) once() (failed *Error) {
+func (x *exchange) once() (failed *wire.Error) {
 	u := x.u
 	returned := false
 	defer func() {
 		if !returned {
-			x.settle(&Error{Err: http.ErrAbortHandler})
+			x.settle(&wire.Error{Err: http.ErrAbortHandler})
 		}
 	}()
 	u.begin(x.r.Context())
@@ -149,7 +151,7 @@ func (x *exchange) once() (failed *Error) {
 }
 
 // settle ends the sender, completes the error, and keeps or closes the connection.
-func (x *exchange) settle(failed *Error) {
+func (x *exchange) settle(failed *wire.Error) {
 	u := x.u
 	complete := failed == nil
 	if complete {
@@ -165,7 +167,7 @@ func (x *exchange) settle(failed *Error) {
 			failed.Op, failed.Client = "read request body", true
 		}
 	}
-	reusable := u.end() && complete && !u.closing && u.buffered() == 0
+	reusable := u.end() && complete && !u.closing && u.Buffered() == 0
 	switch {
 	case u.taken:
 	case reusable:
@@ -176,20 +178,20 @@ func (x *exchange) settle(failed *Error) {
 }
 
 // send writes the request, or starts to. It waits for the response only if the request is complete.
-func (x *exchange) send() *Error {
+func (x *exchange) send() *wire.Error {
 	if x.mode == bodyStream {
 		if x.u.isStale() {
-			return &Error{Op: "write request", Err: errStale}
+			return &wire.Error{Op: "write request", Err: wire.ErrStale}
 		}
 		return x.startSender()
 	}
 	n, writeErr, readErr := x.u.request(x.out)
-	x.answered = x.u.buffered() > 0
+	x.answered = x.u.Buffered() > 0
 	switch {
 	case writeErr != nil:
-		return &Error{Op: "write request", Err: writeErr, Sent: n > 0}
+		return &wire.Error{Op: "write request", Err: writeErr, Sent: n > 0}
 	case readErr != nil:
-		return &Error{Op: "read response", Err: unexpected(readErr), Sent: true}
+		return &wire.Error{Op: "read response", Err: wire.Unexpected(readErr), Sent: true}
 	}
 	return nil
 }

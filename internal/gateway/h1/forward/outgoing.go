@@ -1,4 +1,4 @@
-package h1
+package forward
 
 import (
 	"io"
@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // bodyMode says how a request's body is sent.
@@ -17,14 +19,14 @@ const (
 	bodyStream          // it is sent while the response is read
 )
 
-// maxInline is the longest body that is read before the request is sent.
-const maxInline = 16 << 10
+// MaxInline is the longest body that is read before the request is sent.
+const MaxInline = 16 << 10
 
 // appendRequest appends the head of the request to x.out.
 func (x *exchange) appendRequest() error {
 	r := x.r
-	if !all(r.Method, isToken) {
-		return malformed("method %.40q", r.Method)
+	if !wire.All(r.Method, wire.IsToken) {
+		return wire.Malformed("method %.40q", r.Method)
 	}
 	host := x.host
 	if host == "" {
@@ -36,12 +38,12 @@ func (x *exchange) appendRequest() error {
 	out = appendTarget(out, r.URL)
 	for _, b := range out[start:] {
 		if b <= ' ' || b == 0x7f {
-			return malformed("target %.80q", out[start:])
+			return wire.Malformed("target %.80q", out[start:])
 		}
 	}
 	out = append(out, " HTTP/1.1\r\nHost: "...)
-	if strings.IndexByte(host, ' ') >= 0 || !validValue(host) {
-		return malformed("host %.80q", host)
+	if strings.IndexByte(host, ' ') >= 0 || !wire.ValidValue(host) {
+		return wire.Malformed("host %.80q", host)
 	}
 	out = append(out, host...)
 	out = append(out, '\r', '\n')
@@ -72,15 +74,15 @@ func appendTarget(out []byte, u *url.URL) []byte {
 func appendFields(out []byte, h http.Header) ([]byte, error) {
 	connection := h["Connection"]
 	for key, values := range h {
-		if hopByHop(key) || named(connection, key) {
+		if wire.HopByHop(key) || wire.Named(connection, key) {
 			continue
 		}
-		if !all(key, isToken) {
-			return nil, malformed("header name %.80q", key)
+		if !wire.All(key, wire.IsToken) {
+			return nil, wire.Malformed("header name %.80q", key)
 		}
 		for _, v := range values {
-			if !validValue(v) {
-				return nil, malformed("value of %s has control characters", key)
+			if !wire.ValidValue(v) {
+				return nil, wire.Malformed("value of %s has control characters", key)
 			}
 			out = append(out, key...)
 			out = append(out, ':', ' ')
@@ -91,27 +93,6 @@ func appendFields(out []byte, h http.Header) ([]byte, error) {
 	return out, nil
 }
 
-// hopByHop returns true for the fields of RFC 9110 7.6.1, for those that frame the message, and for
-// those of an upgrade to HTTP/2 (RFC 7540 3.2.1), which is never forwarded.
-func hopByHop(key string) bool {
-	switch key {
-	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te",
-		"Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Host", "Http2-Settings":
-		return true
-	}
-	return false
-}
-
-// named returns true if the Connection fields name the key.
-func named(connection []string, key string) bool {
-	for _, c := range connection {
-		if hasToken(c, key) {
-			return true
-		}
-	}
-	return false
-}
-
 // Upgrades returns true if the request asks to change to another protocol, and the gateway can forward that. Any
 // client can send the header Upgrade alone.
 func Upgrades(r *http.Request) bool { return r.ProtoMajor == 1 && upgradeOf(r.Header) != "" }
@@ -120,13 +101,13 @@ func Upgrades(r *http.Request) bool { return r.ProtoMajor == 1 && upgradeOf(r.He
 // that accepts it would see requests that the gateway has not routed.
 func upgradeOf(h http.Header) string {
 	u := h["Upgrade"]
-	if len(u) != 1 || !named(h["Connection"], "Upgrade") || !validValue(u[0]) || u[0] == "" {
+	if len(u) != 1 || !wire.Named(h["Connection"], "Upgrade") || !wire.ValidValue(u[0]) || u[0] == "" {
 		return ""
 	}
 	for list := u[0]; list != ""; {
 		item, rest, _ := strings.Cut(list, ",")
-		name, _, _ := strings.Cut(trim(item), "/")
-		if equalFold(name, "h2c") || equalFold(name, "h2") || equalFold(name, "http") {
+		name, _, _ := strings.Cut(wire.Trim(item), "/")
+		if wire.EqualFold(name, "h2c") || wire.EqualFold(name, "h2") || wire.EqualFold(name, "http") {
 			return ""
 		}
 		list = rest
@@ -163,7 +144,7 @@ func appendTrailerNames(out []byte, trailer http.Header) []byte {
 	out = append(out, "Trailer: "...)
 	first := true
 	for key := range trailer {
-		if !all(key, isToken) {
+		if !wire.All(key, wire.IsToken) {
 			continue
 		}
 		if !first {
@@ -184,17 +165,17 @@ func (x *exchange) chooseMode() error {
 	case r.Body == nil || r.Body == http.NoBody || n == 0:
 		x.mode = bodyNone
 		return nil
-	case n < 0 || n > maxInline || x.expect:
+	case n < 0 || n > MaxInline || x.expect:
 		x.mode = bodyStream
 		return nil
 	}
 	x.mode = bodyInline
 	if cap(x.body) < int(n) {
-		x.body = make([]byte, maxInline)
+		x.body = make([]byte, MaxInline)
 	}
 	x.body = x.body[:n]
 	if _, err := io.ReadFull(r.Body, x.body); err != nil {
-		return &Error{Op: "read request body", Err: unexpected(err), BodyRead: true, Client: true}
+		return &wire.Error{Op: "read request body", Err: wire.Unexpected(err), BodyRead: true, Client: true}
 	}
 	return nil
 }

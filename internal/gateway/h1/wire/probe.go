@@ -1,12 +1,12 @@
-package h1
+package wire
 
 import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"fairlead/internal/gateway/nonblock"
+
+	"golang.org/x/sys/unix"
 )
 
 // probe holds the result of one MSG_PEEK, so that it needs no allocation.
@@ -22,12 +22,12 @@ var probePool = sync.Pool{New: func() any {
 }}
 
 func (p *probe) peek(fd uintptr) bool {
-	p.quiet = isQuiet(fd)
+	p.quiet = IsQuiet(fd)
 	return true
 }
 
-// isQuiet is quiet within a call of RawConn.Read.
-func isQuiet(fd uintptr) bool {
+// IsQuiet is quiet within a call of RawConn.Read.
+func IsQuiet(fd uintptr) bool {
 	var b [1]byte
 	_, errno := nonblock.Receive(fd, b[:], unix.MSG_PEEK)
 	return errno == syscall.EAGAIN

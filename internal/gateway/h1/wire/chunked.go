@@ -1,4 +1,4 @@
-package h1
+package wire
 
 import (
 	"bytes"
@@ -8,32 +8,33 @@ import (
 // Limits of what a sender may add to chunks (CVE-2023-39326): the length of a line with a size and its
 // extensions, and the sum of lines in excess of a share of the data.
 const (
-	maxChunkLine   = 4 << 10
+	MaxChunkLine   = 4 << 10
 	maxChunkExcess = 16 << 10
 )
 
-// chunked decodes the chunked transfer coding (RFC 9112 7.1). Lines must end with CRLF.
-type chunked struct {
-	in *input
+// Chunked decodes the chunked transfer coding (RFC 9112 7.1). Lines must end with CRLF.
+type Chunked struct {
+	in *Input
 	// strict: extensions must follow the grammar. Some servers pad sizes with spaces.
-	strict bool
-	// left is what remains of the current chunk's data.
-	left int64
+	Strict bool
+	// Left is what remains of the current chunk's data.
+	Left int64
 	// inside is true after the first chunk's size was read.
 	inside  bool
 	done    bool
 	excess  int64
-	trailer []field
+	Trailer []Field
 }
 
-func (c *chunked) reset(in *input) {
-	*c = chunked{in: in, trailer: c.trailer[:0]}
+// Reset begins to decode a body from the buffer.
+func (c *Chunked) Reset(in *Input) {
+	*c = Chunked{in: in, Trailer: c.Trailer[:0]}
 }
 
-// next returns data that is in the buffer; the caller calls used for what it has consumed. After the
+// Next returns data that is in the buffer; the caller calls Used for what it has consumed. After the
 // last chunk and the trailer it returns io.EOF.
-func (c *chunked) next() ([]byte, error) {
-	for c.left == 0 {
+func (c *Chunked) Next() ([]byte, error) {
+	for c.Left == 0 {
 		if c.done {
 			return nil, io.EOF
 		}
@@ -41,36 +42,37 @@ func (c *chunked) next() ([]byte, error) {
 			return nil, err
 		}
 	}
-	if c.in.buffered() == 0 {
-		if err := c.in.fill(); err != nil {
-			return nil, unexpected(err)
+	if c.in.Buffered() == 0 {
+		if err := c.in.Fill(); err != nil {
+			return nil, Unexpected(err)
 		}
 	}
-	b := c.in.bytes()
-	if int64(len(b)) > c.left {
-		b = b[:c.left]
+	b := c.in.Bytes()
+	if int64(len(b)) > c.Left {
+		b = b[:c.Left]
 	}
 	return b, nil
 }
 
-func (c *chunked) used(n int) {
-	c.left -= int64(n)
-	c.in.consume(n)
+// Used drops n bytes of what Next has returned.
+func (c *Chunked) Used(n int) {
+	c.Left -= int64(n)
+	c.in.Consume(n)
 }
 
-// begin reads the end of the previous chunk and the size of the next one.
-func (c *chunked) begin() error {
+// Begin reads the end of the previous chunk and the size of the next one.
+func (c *Chunked) begin() error {
 	if c.inside {
 		line, err := c.line(2)
 		if err != nil {
 			return err
 		}
 		if len(line) != 0 {
-			return malformed("chunk is longer than its size")
+			return Malformed("chunk is longer than its size")
 		}
-		c.in.consume(2)
+		c.in.Consume(2)
 	}
-	line, err := c.line(maxChunkLine)
+	line, err := c.line(MaxChunkLine)
 	if err != nil {
 		return err
 	}
@@ -78,15 +80,15 @@ func (c *chunked) begin() error {
 	if err != nil {
 		return err
 	}
-	if c.strict && !validExtensions(extensions) {
-		return malformed("chunk extension %.40q", line)
+	if c.Strict && !validExtensions(extensions) {
+		return Malformed("chunk extension %.40q", line)
 	}
 	c.excess = max(0, c.excess+int64(len(line))+2-16-2*n)
 	if c.excess > maxChunkExcess {
-		return malformed("chunks have more extensions than data")
+		return Malformed("chunks have more extensions than data")
 	}
-	c.in.consume(len(line) + 2)
-	c.left, c.inside = n, true
+	c.in.Consume(len(line) + 2)
+	c.Left, c.inside = n, true
 	if n == 0 {
 		return c.end()
 	}
@@ -94,51 +96,51 @@ func (c *chunked) begin() error {
 }
 
 // line returns the next line without CRLF and does not consume it. With CRLF it has at most limit bytes.
-func (c *chunked) line(limit int) ([]byte, error) {
+func (c *Chunked) line(limit int) ([]byte, error) {
 	for {
-		b := c.in.bytes()
+		b := c.in.Bytes()
 		n := bytes.IndexByte(b, '\n')
 		switch {
 		case n >= limit || n < 0 && len(b) >= limit:
-			return nil, malformed("line of a chunk is too long")
+			return nil, Malformed("line of a chunk is too long")
 		case n == 0 || n > 0 && b[n-1] != '\r':
-			return nil, malformed("line of a chunk ends without CR")
+			return nil, Malformed("line of a chunk ends without CR")
 		case n > 0:
 			return b[:n-1], nil
 		}
-		if err := c.in.fill(); err != nil {
-			return nil, unexpected(err)
+		if err := c.in.Fill(); err != nil {
+			return nil, Unexpected(err)
 		}
 	}
 }
 
-// end reads the trailer.
-func (c *chunked) end() error {
+// End reads the trailer.
+func (c *Chunked) end() error {
 	searched := 0
 	for {
-		b := c.in.bytes()
+		b := c.in.Bytes()
 		if len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
-			c.in.consume(2)
+			c.in.Consume(2)
 			c.done = true
 			return nil
 		}
-		if n := headEnd(b, searched); n > 0 {
+		if n := HeadEnd(b, searched); n > 0 {
 			text := string(b[:n])
 			if bytes.Count(b[:n], []byte("\n")) != bytes.Count(b[:n], []byte("\r\n")) {
-				return malformed("trailer has lines without CR")
+				return Malformed("trailer has lines without CR")
 			}
-			c.in.consume(n)
+			c.in.Consume(n)
 			var err error
 			c.done = true
-			c.trailer, err = parseFields(c.trailer[:0], text)
+			c.Trailer, err = ParseFields(c.Trailer[:0], text)
 			return err
 		}
 		if len(b) > 0 && b[0] == '\n' {
-			return malformed("last chunk ends without CR")
+			return Malformed("last chunk ends without CR")
 		}
 		searched = max(0, len(b)-2)
-		if err := c.in.fill(); err != nil {
-			return unexpected(err)
+		if err := c.in.Fill(); err != nil {
+			return Unexpected(err)
 		}
 	}
 }
@@ -153,17 +155,17 @@ func parseChunkSize(line []byte) (size int64, extensions []byte, err error) {
 			break
 		}
 		if i >= 15 {
-			return 0, nil, malformed("chunk size is too large")
+			return 0, nil, Malformed("chunk size is too large")
 		}
 		n = n<<4 | int64(d)
 	}
 	rest := bytes.TrimRight(line[i:], " \t")
 	if i == 0 || len(rest) > 0 && rest[0] != ';' {
-		return 0, nil, malformed("chunk size %.40q", line)
+		return 0, nil, Malformed("chunk size %.40q", line)
 	}
 	for _, b := range rest {
-		if class[b]&isValue == 0 {
-			return 0, nil, malformed("chunk extension has control characters")
+		if Class[b]&isValue == 0 {
+			return 0, nil, Malformed("chunk extension has control characters")
 		}
 	}
 	return n, line[i:], nil

@@ -1,15 +1,14 @@
-package h1
+package forward
 
 import (
 	"io"
 	"net/http"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
-// spliceStep is how much of a long body moves between two reports of progress.
-const spliceStep = 256 << 10
-
 // write writes a part of the response's body.
-func (x *exchange) write(p []byte) *Error {
+func (x *exchange) write(p []byte) *wire.Error {
 	x.unflushed = x.flusher != nil
 	if _, err := x.w.Write(p); err != nil {
 		return x.writeFailed(err)
@@ -17,50 +16,50 @@ func (x *exchange) write(p []byte) *Error {
 	return nil
 }
 
-func (x *exchange) writeFailed(err error) *Error {
-	return &Error{Op: "write response", Err: err, Sent: true, Started: true, Client: true}
+func (x *exchange) writeFailed(err error) *wire.Error {
+	return &wire.Error{Op: "write response", Err: err, Sent: true, Started: true, Client: true}
 }
 
-func (x *exchange) readFailed(err error) *Error {
-	return &Error{Op: "read response body", Err: unexpected(err), Sent: true, Started: true}
+func (x *exchange) readFailed(err error) *wire.Error {
+	return &wire.Error{Op: "read response body", Err: wire.Unexpected(err), Sent: true, Started: true}
 }
 
 // copyLength copies a body of n bytes. A long one is spliced if both sides are TCP connections.
-func (x *exchange) copyLength(n int64) *Error {
+func (x *exchange) copyLength(n int64) *wire.Error {
 	u := x.u
 	for n > 0 {
-		if u.buffered() == 0 {
-			if from, ok := x.w.(io.ReaderFrom); ok && u.tcp != nil && n >= bufferSize {
+		if u.Buffered() == 0 {
+			if from, ok := x.w.(io.ReaderFrom); ok && u.tcp != nil && n >= wire.BufferSize {
 				return x.splice(from, n)
 			}
-			if err := u.fill(); err != nil {
+			if err := u.Fill(); err != nil {
 				return x.readFailed(err)
 			}
 		}
-		b := u.bytes()
+		b := u.Bytes()
 		if int64(len(b)) > n {
 			b = b[:n]
 		}
 		if err := x.write(b); err != nil {
 			return err
 		}
-		u.consume(len(b))
+		u.Consume(len(b))
 		n -= int64(len(b))
 	}
 	return nil
 }
 
 // splice copies n bytes with ReadFrom. The writer recognises the TCP connection in the LimitedReader.
-func (x *exchange) splice(to io.ReaderFrom, n int64) *Error {
+func (x *exchange) splice(to io.ReaderFrom, n int64) *wire.Error {
 	limited := io.LimitedReader{R: x.u.tcp}
 	x.flushNow()
 	for n > 0 {
-		step := min(n, spliceStep)
+		step := min(n, wire.SpliceStep)
 		limited.N = step
 		moved, err := to.ReadFrom(&limited)
 		n -= moved
 		switch {
-		case err != nil && isReset(x.u.probe):
+		case err != nil && wire.IsReset(x.u.probe):
 			return x.readFailed(err)
 		case err != nil:
 			return x.writeFailed(err)
@@ -72,29 +71,29 @@ func (x *exchange) splice(to io.ReaderFrom, n int64) *Error {
 }
 
 // copyToEOF copies a body that ends with the connection.
-func (x *exchange) copyToEOF() *Error {
+func (x *exchange) copyToEOF() *wire.Error {
 	for {
-		if x.u.buffered() == 0 {
-			if err := x.u.fill(); err == io.EOF {
+		if x.u.Buffered() == 0 {
+			if err := x.u.Fill(); err == io.EOF {
 				return nil
 			} else if err != nil {
 				return x.readFailed(err)
 			}
 		}
-		b := x.u.bytes()
+		b := x.u.Bytes()
 		if err := x.write(b); err != nil {
 			return err
 		}
-		x.u.consume(len(b))
+		x.u.Consume(len(b))
 	}
 }
 
 // copyChunked copies a chunked body and its trailer.
-func (x *exchange) copyChunked() *Error {
+func (x *exchange) copyChunked() *wire.Error {
 	d := &x.decoder
-	d.reset(&x.u.input)
+	d.Reset(&x.u.Input)
 	for {
-		b, err := d.next()
+		b, err := d.Next()
 		if err == io.EOF {
 			break
 		}
@@ -104,27 +103,27 @@ func (x *exchange) copyChunked() *Error {
 		if failed := x.write(b); failed != nil {
 			return failed
 		}
-		d.used(len(b))
+		d.Used(len(b))
 	}
-	if len(d.trailer) > 0 {
-		x.copyTrailer(d.trailer)
+	if len(d.Trailer) > 0 {
+		x.copyTrailer(d.Trailer)
 	}
 	return nil
 }
 
 // copyTrailer sets the trailer fields in the two ways of net/http: announced ones by their names,
 // others with http.TrailerPrefix.
-func (x *exchange) copyTrailer(trailer []field) {
+func (x *exchange) copyTrailer(trailer []wire.Field) {
 	h := x.w.Header()
 	announced := h["Trailer"]
 	for _, f := range trailer {
 		switch {
-		case !trailerAllowed(f.key):
-		case named(announced, f.key):
-			h[f.key] = append(h[f.key], f.value)
+		case !wire.TrailerAllowed(f.Key):
+		case wire.Named(announced, f.Key):
+			h[f.Key] = append(h[f.Key], f.Value)
 		default:
-			key := http.TrailerPrefix + f.key
-			h[key] = append(h[key], f.value)
+			key := http.TrailerPrefix + f.Key
+			h[key] = append(h[key], f.Value)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package h1
+package wire
 
 import "bytes"
 
@@ -39,7 +39,7 @@ func cutMark(b []byte, mark byte) ([]byte, bool) {
 // cutToken cuts a token off (RFC 9110 5.6.2).
 func cutToken(b []byte) ([]byte, bool) {
 	n := 0
-	for n < len(b) && class[b[n]]&isToken != 0 {
+	for n < len(b) && Class[b[n]]&IsToken != 0 {
 		n++
 	}
 	return b[n:], n > 0

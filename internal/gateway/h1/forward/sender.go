@@ -1,7 +1,6 @@
-package h1
+package forward
 
 import (
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // expectWait is how long a request with "Expect: 100-continue" waits for an interim response before
@@ -17,13 +17,6 @@ const (
 	expectWait = time.Second
 	earlyWait  = 50 * time.Millisecond
 )
-
-// ErrEarly interrupts the body of a request whose response is complete. Pool.Forward returns it if the
-// server has changed the protocol before it had the whole request.
-var ErrEarly = errors.New("the server answered before it had the whole request")
-
-// errFault ends a request whose body could not be sent because of a mistake in the gateway.
-var errFault = errors.New("a mistake in the gateway has ended the request")
 
 // available is a request's body that knows how many bytes it returns without waiting.
 type available interface{ Buffered() int }
@@ -48,7 +41,7 @@ type sender struct {
 }
 
 // startSender writes the head, with the part of the body that is there, and starts to send the rest.
-func (x *exchange) startSender() *Error {
+func (x *exchange) startSender() *wire.Error {
 	r := x.r
 	s := &sender{u: x.u, r: r, left: r.ContentLength, chunked: r.ContentLength < 0}
 	if !x.expect {
@@ -56,8 +49,8 @@ func (x *exchange) startSender() *Error {
 			return err
 		}
 	}
-	if n, err := x.u.conn.Write(x.out); err != nil && (n == 0 || x.expect) {
-		return &Error{Op: "write request", Err: err, Sent: n > 0}
+	if n, err := x.u.Conn.Write(x.out); err != nil && (n == 0 || x.expect) {
+		return &wire.Error{Op: "write request", Err: err, Sent: n > 0}
 	}
 	if r.ProtoMajor == 1 {
 		_ = http.NewResponseController(x.w).EnableFullDuplex()
@@ -72,18 +65,18 @@ func (x *exchange) startSender() *Error {
 }
 
 // appendAvailable appends to x.out what the body returns without waiting.
-func (x *exchange) appendAvailable(s *sender) *Error {
+func (x *exchange) appendAvailable(s *sender) *wire.Error {
 	a, ok := x.r.Body.(available)
 	if !ok || a.Buffered() == 0 {
 		return nil
 	}
-	n := min(a.Buffered(), maxInline)
-	if cap(x.body) < maxInline {
-		x.body = make([]byte, maxInline)
+	n := min(a.Buffered(), MaxInline)
+	if cap(x.body) < MaxInline {
+		x.body = make([]byte, MaxInline)
 	}
 	n, err := x.r.Body.Read(x.body[:n])
 	if err != nil && err != io.EOF {
-		return &Error{Op: "read request body", Err: err, BodyRead: true, Client: true}
+		return &wire.Error{Op: "read request body", Err: err, BodyRead: true, Client: true}
 	}
 	if n > 0 && s.chunked {
 		x.out = strconv.AppendInt(x.out, int64(n), 16)
@@ -111,8 +104,8 @@ func (s *sender) allow() {
 func (s *sender) run() {
 	defer close(s.done)
 	defer goroutine.Recover("send the body of a request", func() {
-		s.readErr = errFault
-		s.u.abort(errFault)
+		s.readErr = wire.ErrFault
+		s.u.abort(wire.ErrFault)
 	})
 	if !s.mayBegin() {
 		return
@@ -150,25 +143,25 @@ func (s *sender) mayBegin() bool {
 // copy sends the body. It returns an error of the body or one of the server's connection. The latter
 // is no failure of the request: the server may have answered before it closed.
 func (s *sender) copy() (readErr, writeErr error) {
-	if from, ok := s.r.Body.(splicer); ok && s.u.tcp != nil && s.left >= bufferSize {
+	if from, ok := s.r.Body.(splicer); ok && s.u.tcp != nil && s.left >= wire.BufferSize {
 		n, err := from.spliceTo(s.u.tcp)
 		s.left -= n
 		if err != nil || s.left == 0 {
 			return nil, err
 		}
 	}
-	buf := buffers.Get().(*[bufferSize]byte)
-	defer buffers.Put(buf)
+	buf := wire.Buffers.Get().(*[wire.BufferSize]byte)
+	defer wire.Buffers.Put(buf)
 	// Room for the size line before the data and for CRLF after it.
 	const before = 8
 	for s.left != 0 {
-		p := buf[before : bufferSize-2]
+		p := buf[before : wire.BufferSize-2]
 		if s.left > 0 && int64(len(p)) > s.left {
 			p = p[:s.left]
 		}
 		n, err := s.r.Body.Read(p)
 		if n > 0 {
-			if _, werr := s.u.conn.Write(s.frame(buf, before, n)); werr != nil {
+			if _, werr := s.u.Conn.Write(s.frame(buf, before, n)); werr != nil {
 				return nil, werr
 			}
 		}
@@ -188,7 +181,7 @@ func (s *sender) copy() (readErr, writeErr error) {
 }
 
 // frame returns the n bytes of data behind before, in a chunk if the body is chunked.
-func (s *sender) frame(buf *[bufferSize]byte, before, n int) []byte {
+func (s *sender) frame(buf *[wire.BufferSize]byte, before, n int) []byte {
 	if !s.chunked {
 		return buf[before : before+n]
 	}
@@ -212,7 +205,7 @@ func (s *sender) end() error {
 	if len(s.r.Trailer) > 0 {
 		out = appendTrailer(out, s.r.Trailer)
 	}
-	_, err := s.u.conn.Write(append(out, '\r', '\n'))
+	_, err := s.u.Conn.Write(append(out, '\r', '\n'))
 	return err
 }
 
@@ -220,7 +213,7 @@ func (s *sender) end() error {
 func appendTrailer(out []byte, trailer http.Header) []byte {
 	for key, values := range trailer {
 		for _, v := range values {
-			if !trailerAllowed(key) || !all(key, isToken) || !validValue(v) {
+			if !wire.TrailerAllowed(key) || !wire.All(key, wire.IsToken) || !wire.ValidValue(v) {
 				continue
 			}
 			out = append(out, key...)
@@ -230,15 +223,6 @@ func appendTrailer(out []byte, trailer http.Header) []byte {
 		}
 	}
 	return out
-}
-
-// trailerAllowed refuses the fields that frame, route or authenticate a message.
-func trailerAllowed(key string) bool {
-	switch key {
-	case "Authorization", "Content-Encoding", "Content-Range", "Content-Type", "Cookie", "Expect", "Set-Cookie":
-		return false
-	}
-	return !hopByHop(key)
 }
 
 // finish ends the sender after the response, and returns whether the whole body was sent. The
@@ -261,7 +245,7 @@ func (s *sender) finish(x *exchange, failed bool) bool {
 	select {
 	case <-s.done:
 	default:
-		s.u.abort(ErrEarly)
+		s.u.abort(wire.ErrEarly)
 		if err := http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0)); err != nil {
 			_ = s.r.Body.Close()
 		}

@@ -1,4 +1,9 @@
-package h1
+// Package forward sends requests to servers by HTTP/1.1, and copies their responses: Pool has the connections to one
+// server.
+//
+// It does not choose servers, and sends no request to a second one: load balancers do. The theory of operation is that
+// of package h1.
+package forward
 
 import (
 	"context"
@@ -8,6 +13,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // Pool keeps connections to one address of a server. Set the fields before the first request. Its
@@ -63,7 +69,7 @@ const dialLimit = time.Second
 
 // interrupt cancels the dial if it still lasts at the end of dialLimit.
 func (d *dialing) interrupt() {
-	goroutine.After(dialLimit, "end a dial", func() { d.cancel(errClosed) })
+	goroutine.After(dialLimit, "end a dial", func() { d.cancel(wire.ErrClosed) })
 }
 
 // Counters returns the pool's counters.
@@ -116,7 +122,7 @@ func (p *Pool) get(ctx context.Context, fresh bool) (*upstream, error) {
 // reserve counts a dial. The caller holds the lock.
 func (p *Pool) reserve() error {
 	if p.MaxConns > 0 && p.open >= p.MaxConns {
-		return ErrBusy
+		return wire.ErrBusy
 	}
 	p.open++
 	return nil
@@ -134,8 +140,8 @@ func (p *Pool) dial(ctx context.Context) (*upstream, error) {
 	if err != nil {
 		p.open--
 		p.counts.dialErrors.Add(1)
-		if context.Cause(ctx) == errClosed {
-			err = errClosed
+		if context.Cause(ctx) == wire.ErrClosed {
+			err = wire.ErrClosed
 		}
 		return nil, err
 	}
@@ -253,6 +259,6 @@ func (p *Pool) inspectAll(now int64, timeout time.Duration) (old []*upstream) {
 
 // check inspects a connection, and closes it if that fails. It returns whether it has a request.
 func (p *Pool) check(u *upstream, now int64) (busy bool) {
-	defer goroutine.Recover("inspect a connection to a server", func() { _ = u.conn.Close() })
+	defer goroutine.Recover("inspect a connection to a server", func() { _ = u.Conn.Close() })
 	return u.inspect(now, p.HeaderTimeout)
 }

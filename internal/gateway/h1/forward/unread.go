@@ -1,4 +1,4 @@
-package h1
+package forward
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"io"
 	"syscall"
 	"time"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
 const (
@@ -32,7 +34,7 @@ func (x *exchange) unread(err error) bool {
 	case x.u.tcp == nil || x.mode == bodyStream || x.answered:
 		return false
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		return x.u.reused && unacknowledged(x.u.probe) >= len(x.out)
+		return x.u.reused && wire.Unacknowledged(x.u.probe) >= len(x.out)
 	}
 	return errors.Is(err, syscall.ECONNRESET) && len(x.out) <= oneRead && x.ended()
 }

@@ -1,6 +1,10 @@
-package h1
+package forward
 
-import "net/http"
+import (
+	"net/http"
+
+	"fairlead/internal/gateway/h1/wire"
+)
 
 // response is the parsed head of a response; its fields are in upstream.fields.
 type response struct {
@@ -20,17 +24,17 @@ func (x *exchange) readHead() (response, error) {
 	u := x.u
 	searched := 0
 	for {
-		b := u.bytes()
-		if n := headEnd(b, searched); n > 0 {
+		b := u.Bytes()
+		if n := wire.HeadEnd(b, searched); n > 0 {
 			text := string(b[:n])
-			u.consume(n)
+			u.Consume(n)
 			h, err := u.parse(text, x.r.Method)
 			h.size = n
 			return h, err
 		}
 		searched = max(0, len(b)-2)
-		if err := u.fill(); err != nil {
-			return response{}, unexpected(err)
+		if err := u.Fill(); err != nil {
+			return response{}, wire.Unexpected(err)
 		}
 		x.answered = true
 	}
@@ -39,42 +43,42 @@ func (x *exchange) readHead() (response, error) {
 // parse parses a head and decides how the body is framed (RFC 9112 6.3).
 func (u *upstream) parse(text, method string) (response, error) {
 	var h response
-	line, rest, _ := nextLine(text)
+	line, rest, _ := wire.NextLine(text)
 	minor, err := h.parseStatus(line)
 	if err != nil {
 		return h, err
 	}
-	if u.fields, err = parseFields(u.fields[:0], rest); err != nil {
+	if u.fields, err = wire.ParseFields(u.fields[:0], rest); err != nil {
 		return h, err
 	}
 	h.length = -1
 	length, closes, keeps, badTrailer := "", false, false, false
 	for _, f := range u.fields {
-		switch f.key {
+		switch f.Key {
 		case "Connection":
-			closes = closes || hasToken(f.value, "close")
-			keeps = keeps || hasToken(f.value, "keep-alive")
+			closes = closes || wire.HasToken(f.Value, "close")
+			keeps = keeps || wire.HasToken(f.Value, "keep-alive")
 		case "Content-Length":
-			if h.length, err = parseLength(f.value); err != nil || length != "" && f.value != length {
-				return h, malformed("several values of Content-Length, or a wrong one: %.40q", f.value)
+			if h.length, err = wire.ParseLength(f.Value); err != nil || length != "" && f.Value != length {
+				return h, wire.Malformed("several values of Content-Length, or a wrong one: %.40q", f.Value)
 			}
-			length = f.value
+			length = f.Value
 		case "Transfer-Encoding":
-			if h.chunked || minor == 0 || !equalFold(f.value, "chunked") {
-				return h, malformed("Transfer-Encoding %.40q in a response of HTTP/1.%d", f.value, minor)
+			if h.chunked || minor == 0 || !wire.EqualFold(f.Value, "chunked") {
+				return h, wire.Malformed("Transfer-Encoding %.40q in a response of HTTP/1.%d", f.Value, minor)
 			}
 			h.chunked = true
 		case "Trailer":
-			badTrailer = badTrailer || announcesFraming(f.value)
+			badTrailer = badTrailer || announcesFraming(f.Value)
 		case "Upgrade":
-			h.upgrade = f.value
+			h.upgrade = f.Value
 		}
 	}
 	switch {
 	case h.chunked && length != "":
-		return h, malformed("both Content-Length and Transfer-Encoding")
+		return h, wire.Malformed("both Content-Length and Transfer-Encoding")
 	case h.chunked && badTrailer:
-		return h, malformed("a trailer that frames the message")
+		return h, wire.Malformed("a trailer that frames the message")
 	}
 	h.closing = closes || minor == 0 && !keeps
 	h.frame(method)
@@ -83,23 +87,24 @@ func (u *upstream) parse(text, method string) (response, error) {
 
 // announcesFraming returns true if a Trailer field names one that frames the message (RFC 9110 6.5.1).
 func announcesFraming(trailer string) bool {
-	return hasToken(trailer, "Content-Length") || hasToken(trailer, "Transfer-Encoding") || hasToken(trailer, "Trailer")
+	return wire.HasToken(trailer, "Content-Length") || wire.HasToken(trailer, "Transfer-Encoding") ||
+		wire.HasToken(trailer, "Trailer")
 }
 
 // parseStatus parses the status line; the reason is ignored.
 func (h *response) parseStatus(line string) (minor int, err error) {
 	if len(line) < 12 || line[:7] != "HTTP/1." || line[7] < '0' || line[7] > '9' || line[8] != ' ' ||
 		len(line) > 12 && line[12] != ' ' {
-		return 0, malformed("status line %.80q", line)
+		return 0, wire.Malformed("status line %.80q", line)
 	}
 	for _, d := range []byte(line[9:12]) {
 		if d < '0' || d > '9' {
-			return 0, malformed("status line %.80q", line)
+			return 0, wire.Malformed("status line %.80q", line)
 		}
 		h.status = h.status*10 + int(d-'0')
 	}
 	if h.status < 100 {
-		return 0, malformed("status %d", h.status)
+		return 0, wire.Malformed("status %d", h.status)
 	}
 	return int(line[7] - '0'), nil
 }
@@ -116,17 +121,17 @@ func (h *response) frame(method string) {
 }
 
 // receive reads the response and copies it.
-func (x *exchange) receive() *Error {
+func (x *exchange) receive() *wire.Error {
 	for interim := 0; ; {
 		h, err := x.readHead()
 		if h.status < 200 {
 			interim += h.size
 		}
 		if err == nil && interim > maxInterim {
-			err = malformed("interim responses of more than %d bytes", maxInterim)
+			err = wire.Malformed("interim responses of more than %d bytes", maxInterim)
 		}
 		if err != nil {
-			return &Error{Op: "read response", Err: err, Sent: true, Started: x.started}
+			return &wire.Error{Op: "read response", Err: err, Sent: true, Started: x.started}
 		}
 		switch {
 		case h.status == http.StatusSwitchingProtocols:
@@ -142,7 +147,7 @@ func (x *exchange) receive() *Error {
 
 // maxInterim limits the heads of the interim responses (1xx) of a request, in bytes: as for the final head. A
 // server may send as many as it likes (RFC 9110 15.2), for example one per second while it works.
-const maxInterim = bufferSize
+const maxInterim = wire.BufferSize
 
 // interim passes on an interim response. 100 lets the sender go on; the server side sends it to the
 // client when the body is read.
@@ -176,47 +181,47 @@ func (x *exchange) copyFields(to http.Header, h response) {
 	values := make([]string, len(fields))
 	connection, hasLength := "", false
 	for _, f := range fields {
-		if f.key == "Connection" {
-			connection += "," + f.value
+		if f.Key == "Connection" {
+			connection += "," + f.Value
 		}
 	}
 	for i, f := range fields {
-		switch f.key {
+		switch f.Key {
 		case "Content-Length":
 			if hasLength || h.status < 200 {
 				continue
 			}
 			hasLength = true
-			delete(to, f.key)
+			delete(to, f.Key)
 		case "Trailer":
 			if !h.chunked {
 				continue
 			}
 		default:
-			if hopByHop(f.key) || connection != "" && hasToken(connection, f.key) {
+			if wire.HopByHop(f.Key) || connection != "" && wire.HasToken(connection, f.Key) {
 				continue
 			}
 		}
-		if old, ok := to[f.key]; ok {
-			to[f.key] = append(old, f.value)
+		if old, ok := to[f.Key]; ok {
+			to[f.Key] = append(old, f.Value)
 			continue
 		}
-		values[i] = f.value
-		to[f.key] = values[i : i+1 : i+1]
+		values[i] = f.Value
+		to[f.Key] = values[i : i+1 : i+1]
 	}
 }
 
 // copyResponse writes the final response to the client.
-func (x *exchange) copyResponse(h response) *Error {
+func (x *exchange) copyResponse(h response) *wire.Error {
 	x.u.closing = h.closing
 	x.copyFields(x.w.Header(), h)
 	x.w.WriteHeader(h.status)
 	x.started = true
 	if x.flusher != nil {
 		x.unflushed = true
-		x.u.wait = x.flush
+		x.u.Wait = x.flush
 	}
-	var failed *Error
+	var failed *wire.Error
 	switch {
 	case h.chunked:
 		failed = x.copyChunked()
@@ -225,6 +230,6 @@ func (x *exchange) copyResponse(h response) *Error {
 	default:
 		failed = x.copyLength(h.length)
 	}
-	x.u.wait = nil
+	x.u.Wait = nil
 	return failed
 }

@@ -1,4 +1,4 @@
-package h1
+package wire
 
 import (
 	"context"
@@ -17,15 +17,22 @@ const StatusClientClosedRequest = 499
 // ErrBusy is returned if all connections that the pool may have are in use.
 var ErrBusy = errors.New("all connections to the server are in use")
 
-// errClosed interrupts connecting to a server that is used no more.
-var errClosed = errors.New("the server was removed and does not accept the connection")
+// ErrClosed interrupts connecting to a server that is used no more.
+var ErrClosed = errors.New("the server was removed and does not accept the connection")
 
-// errStale is the error of an idle connection that the server has closed, or on which it has sent bytes
+// ErrStale is the error of an idle connection that the server has closed, or on which it has sent bytes
 // without a request.
-var errStale = errors.New("the idle connection cannot be used again")
+var ErrStale = errors.New("the idle connection cannot be used again")
 
-// errHeaderTimeout interrupts a request whose response did not begin in time.
-var errHeaderTimeout = fmt.Errorf("no response head in time: %w", os.ErrDeadlineExceeded)
+// ErrHeaderTimeout interrupts a request whose response did not begin in time.
+var ErrHeaderTimeout = fmt.Errorf("no response head in time: %w", os.ErrDeadlineExceeded)
+
+// ErrEarly interrupts the body of a request whose response is complete. Pool.Forward returns it if the
+// server has changed the protocol before it had the whole request.
+var ErrEarly = errors.New("the server answered before it had the whole request")
+
+// ErrFault ends a request whose body could not be sent because of a mistake in the gateway.
+var ErrFault = errors.New("a mistake in the gateway has ended the request")
 
 // Error is the error of Pool.Forward.
 type Error struct {
@@ -41,10 +48,11 @@ type Error struct {
 	// with panic(http.ErrAbortHandler), so that the client sees that it is truncated.
 	Started bool
 	// Client: the client caused the failure, or can cause it at will: it closed its connection, sent a
-	// malformed body, or sent a body so slowly that the server changed the protocol before its end.
+	// Malformed body, or sent a body so slowly that the server changed the protocol before its end.
 	Client bool
 }
 
+// Error implements error.
 func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -61,13 +69,13 @@ func (e *Error) Status() int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(e.Err, ErrEarly):
 		return http.StatusBadGateway
-	case e.Client && isTimeout(e.Err):
+	case e.Client && IsTimeout(e.Err):
 		return http.StatusRequestTimeout
 	case e.Client && errors.Is(e.Err, errMalformed):
 		return http.StatusBadRequest
 	case e.Client:
 		return StatusClientClosedRequest
-	case isTimeout(e.Err):
+	case IsTimeout(e.Err):
 		return http.StatusGatewayTimeout
 	case errors.Is(e.Err, ErrBusy):
 		return http.StatusServiceUnavailable
@@ -78,17 +86,18 @@ func (e *Error) Status() int {
 // Repeatable returns true if a retry of the request is safe: it was not sent, or its method is
 // idempotent, and neither its body nor the response has begun.
 func (e *Error) Repeatable(method string) bool {
-	return !e.Started && !e.BodyRead && !e.Client && (!e.Sent || idempotent(method))
+	return !e.Started && !e.BodyRead && !e.Client && (!e.Sent || Idempotent(method))
 }
 
-func isTimeout(err error) bool {
+// IsTimeout reports whether the error is that of a deadline.
+func IsTimeout(err error) bool {
 	var t net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
 		errors.As(err, &t) && t.Timeout()
 }
 
-// idempotent returns true for the idempotent methods of RFC 9110 9.2.2.
-func idempotent(method string) bool {
+// Idempotent returns true for the idempotent methods of RFC 9110 9.2.2.
+func Idempotent(method string) bool {
 	switch method {
 	case "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
 		return true
@@ -96,8 +105,8 @@ func idempotent(method string) bool {
 	return false
 }
 
-// unexpected turns the end of a connection within a message into an error.
-func unexpected(err error) error {
+// Unexpected turns the end of a connection within a message into an error.
+func Unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}

@@ -1,4 +1,4 @@
-package h1
+package forward
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
+	"fairlead/internal/gateway/h1/wire"
 	"fairlead/internal/gateway/tunnel"
 )
 
@@ -15,18 +16,18 @@ import (
 // follows belongs to the other protocol. A response 101 to a request whose body is not complete is a fault
 // of the server. The client gets 502 (Bad Gateway), and its connection closes, because the rest of the body
 // is not read. Both connections belong to this goroutine only after the sender has ended.
-func (x *exchange) switchProtocols(h response) *Error {
+func (x *exchange) switchProtocols(h response) *wire.Error {
 	u := x.u
-	if x.upgrade == "" || !equalFold(h.upgrade, x.upgrade) {
-		return &Error{Op: "read response", Sent: true,
-			Err: malformed("the server changes to protocol %.40q, the client asked for %.40q", h.upgrade, x.upgrade)}
+	if x.upgrade == "" || !wire.EqualFold(h.upgrade, x.upgrade) {
+		return &wire.Error{Op: "read response", Sent: true,
+			Err: wire.Malformed("the server changes to protocol %.40q, the client asked for %.40q", h.upgrade, x.upgrade)}
 	}
 	if s := x.sender; s != nil && !s.finish(x, false) {
-		return &Error{Op: "change the protocol", Sent: true, Client: true, Err: ErrEarly}
+		return &wire.Error{Op: "change the protocol", Sent: true, Client: true, Err: wire.ErrEarly}
 	}
 	client, rw, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
-		return &Error{Op: "take over the client's connection", Err: err, Sent: true}
+		return &wire.Error{Op: "take over the client's connection", Err: err, Sent: true}
 	}
 	defer client.Close()
 	x.started = true
@@ -37,20 +38,20 @@ func (x *exchange) switchProtocols(h response) *Error {
 	x.pool.mu.Unlock()
 	defer u.close()
 	_ = client.SetDeadline(time.Time{})
-	_ = u.conn.SetDeadline(time.Time{})
+	_ = u.Conn.SetDeadline(time.Time{})
 	stop := goroutine.OnDone(x.r.Context(), "end an upgraded connection", func() {
 		_ = client.Close()
-		_ = u.conn.Close()
+		_ = u.Conn.Close()
 	})
 	defer stop()
-	if _, err := client.Write(append(x.appendSwitch(h), u.bytes()...)); err != nil {
+	if _, err := client.Write(append(x.appendSwitch(h), u.Bytes()...)); err != nil {
 		return x.writeFailed(err)
 	}
-	u.release()
+	u.Release()
 	if failed := x.sendBuffered(rw.Reader); failed != nil {
 		return failed
 	}
-	tunnel.JoinMessages(x.r.Context(), client, u.conn)
+	tunnel.JoinMessages(x.r.Context(), client, u.Conn)
 	return nil
 }
 
@@ -64,7 +65,7 @@ func (x *exchange) appendSwitch(h response) []byte {
 	// The values of the server are valid; those that a middleware has set are not sent if they are not.
 	for key, values := range own {
 		for _, v := range values {
-			if hopByHop(key) || !all(key, isToken) || !validValue(v) {
+			if wire.HopByHop(key) || !wire.All(key, wire.IsToken) || !wire.ValidValue(v) {
 				continue
 			}
 			out = append(out, key...)
@@ -77,14 +78,14 @@ func (x *exchange) appendSwitch(h response) []byte {
 }
 
 // sendBuffered sends what the client has sent behind its request.
-func (x *exchange) sendBuffered(from *bufio.Reader) *Error {
+func (x *exchange) sendBuffered(from *bufio.Reader) *wire.Error {
 	n := from.Buffered()
 	if n == 0 {
 		return nil
 	}
 	b, _ := from.Peek(n)
-	if _, err := x.u.conn.Write(b); err != nil {
-		return &Error{Op: "write request", Err: err, Sent: true, Started: true}
+	if _, err := x.u.Conn.Write(b); err != nil {
+		return &wire.Error{Op: "write request", Err: err, Sent: true, Started: true}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package h1
+package forward
 
 import (
 	"context"
@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"fairlead/internal/gateway/h1/wire"
 )
 
 // upstream is a connection to a server. Between get and put it belongs to one request.
 type upstream struct {
-	input
-	out output
+	wire.Input
+	out wire.Output
 	// tcp is nil if the connection uses TLS.
 	tcp *net.TCPConn
 	// probe is the socket, also below TLS. It is nil in tests without sockets.
@@ -23,7 +25,7 @@ type upstream struct {
 	closing, taken bool
 	// idleSince is protected by the pool's lock once the connection is idle.
 	idleSince int64
-	fields    []field
+	fields    []wire.Field
 	// ask is tryAsk; asked: it has written the request.
 	ask   func(fd uintptr) bool
 	asked bool
@@ -43,9 +45,9 @@ type upstream struct {
 }
 
 func newUpstream(c net.Conn, clock *atomic.Int64) *upstream {
-	u := &upstream{tcp: tcpOf(c), probe: rawOf(c), clock: clock}
-	u.input.init(c)
-	u.out.init(c, u.raw)
+	u := &upstream{tcp: wire.TCPOf(c), probe: wire.RawOf(c), clock: clock}
+	u.Input.Init(c)
+	u.out.Init(c, u.Raw)
 	u.ask = u.tryAsk
 	return u
 }
@@ -58,30 +60,30 @@ func newUpstream(c net.Conn, clock *atomic.Int64) *upstream {
 // once ends the wait. It saves the read with which fill begins: no server has answered by then. An idle
 // connection is checked after that, too: the poller forgets an earlier report of its end.
 func (u *upstream) request(p []byte) (n int, writeErr, readErr error) {
-	if u.raw == nil {
+	if u.Raw == nil {
 		if u.isStale() {
-			return 0, errStale, nil
+			return 0, wire.ErrStale, nil
 		}
-		if n, writeErr = u.conn.Write(p); writeErr == nil {
+		if n, writeErr = u.Conn.Write(p); writeErr == nil {
 			u.sent()
 		}
 		return n, writeErr, nil
 	}
-	u.out.begin(p)
+	u.out.Begin(p)
 	u.asked = false
-	err := u.raw.Read(u.ask)
-	n, writeErr = u.out.end()
+	err := u.Raw.Read(u.ask)
+	n, writeErr = u.out.End()
 	switch {
 	case writeErr != nil:
 	case n == len(p) && err == nil:
-		return n, nil, u.err
+		return n, nil, u.Err
 	case n == len(p):
 		return n, nil, err
 	case err != nil:
 		writeErr = err
 	default: // the socket accepts no more
 		var rest int
-		if rest, writeErr = u.out.write(p[n:]); writeErr == nil {
+		if rest, writeErr = u.out.Write(p[n:]); writeErr == nil {
 			u.sent()
 		}
 		n += rest
@@ -93,14 +95,14 @@ func (u *upstream) request(p []byte) (n int, writeErr, readErr error) {
 // bytes to read.
 func (u *upstream) tryAsk(fd uintptr) bool {
 	if u.asked {
-		return u.tryRead(fd)
+		return u.TryRead(fd)
 	}
-	u.asked, u.err = true, nil
-	if u.reused && !isQuiet(fd) {
-		u.out.err = errStale
+	u.asked, u.Err = true, nil
+	if u.reused && !wire.IsQuiet(fd) {
+		u.out.Err = wire.ErrStale
 		return true
 	}
-	if !u.out.tryWrite(fd) || u.out.err != nil {
+	if !u.out.TryWrite(fd) || u.out.Err != nil {
 		return true
 	}
 	u.sent()
@@ -108,17 +110,17 @@ func (u *upstream) tryAsk(fd uintptr) bool {
 }
 
 // isStale returns true if the connection was idle and cannot be used again.
-func (u *upstream) isStale() bool { return u.reused && !quiet(u.probe) }
+func (u *upstream) isStale() bool { return u.reused && !wire.Quiet(u.probe) }
 
 func (u *upstream) close() {
-	u.release()
-	_ = u.conn.Close()
+	u.Release()
+	_ = u.Conn.Close()
 }
 
 // begin makes inspect watch the context of a request.
 func (u *upstream) begin(ctx context.Context) {
 	if d, ok := ctx.Deadline(); ok {
-		_ = u.conn.SetDeadline(d)
+		_ = u.Conn.SetDeadline(d)
 		u.deadline = true
 	}
 	u.mu.Lock()
@@ -152,9 +154,9 @@ func (u *upstream) end() bool {
 	u.ctx = nil
 	interrupted := u.cause != nil
 	u.mu.Unlock()
-	u.wait = nil
+	u.Wait = nil
 	if u.deadline && !interrupted {
-		_ = u.conn.SetDeadline(time.Time{})
+		_ = u.Conn.SetDeadline(time.Time{})
 		u.deadline = false
 	}
 	return !interrupted
@@ -170,7 +172,7 @@ func (u *upstream) abort(cause error) {
 func (u *upstream) interrupt(cause error) {
 	if u.ctx != nil && u.cause == nil {
 		u.cause = cause
-		_ = u.conn.SetDeadline(time.Unix(1, 0))
+		_ = u.Conn.SetDeadline(time.Unix(1, 0))
 	}
 }
 
@@ -187,7 +189,7 @@ func (u *upstream) inspect(now int64, timeout time.Duration) bool {
 	}
 	// sentAt is up to one inspection old.
 	if timeout > 0 && u.sentAt > 0 && now-u.sentAt >= int64(timeout+inspectIdle) {
-		u.interrupt(errHeaderTimeout)
+		u.interrupt(wire.ErrHeaderTimeout)
 	}
 	return true
 }

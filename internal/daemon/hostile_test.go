@@ -112,7 +112,7 @@ func TestHostileNames(t *testing.T) {
 		if (err == nil) != good[name] {
 			t.Errorf("network %.40q: %v", name, err)
 		}
-		if _, err := admin.RemoveNetwork.Do(t.Context(), client, admin.NetworkName{Name: name}); err != nil {
+		if _, err := client.RemoveNetwork(t.Context(), name); err != nil {
 			t.Errorf("network %.40q: %v", name, err)
 		}
 		_, err = client.Attach(t.Context(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan",

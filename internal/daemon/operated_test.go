@@ -17,7 +17,6 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
-	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
 	"fairlead/test/place"
@@ -178,7 +177,7 @@ func (o *operated) removeAll() {
 	}
 	o.removeDockerNetworks()
 	for name := range o.m.networks {
-		_, err := admin.RemoveNetwork.Do(context.Background(), o.Client, admin.NetworkName{Name: name})
+		_, err := o.Client.RemoveNetwork(context.Background(), name)
 		o.expect(err, "", "remove network %s", name)
 	}
 	o.m = nothingExpected()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"fairlead/internal/api"
-	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 
 	"github.com/google/go-cmp/cmp"
@@ -124,7 +123,7 @@ func (o *operated) removeNetwork() {
 			want = api.Conflict
 		}
 	}
-	_, err := admin.RemoveNetwork.Do(context.Background(), o.Client, admin.NetworkName{Name: n.Name})
+	_, err := o.Client.RemoveNetwork(context.Background(), n.Name)
 	o.expect(err, want, "remove network %s", n.Name)
 	if want == "" {
 		delete(o.m.networks, n.Name)

@@ -280,7 +280,7 @@ services: [a]
 `, `f.yaml:2: services.a.colour: there is no such field: want one of address, port, protocol, interface
 f.yaml:2: services.a.address: address "192.0.2.300": want an address
 f.yaml:2: services.a.port: parse port "http": want a port
-f.yaml:6: services.b.scheduler: scheduler "fair": want one of mh, rr, wrr
+f.yaml:6: services.b.scheduler: scheduler "fair": want one of mh, sh, rr
 f.yaml:7: services.b.drain: drain "5": want a time with its unit, e.g. 500ms, 2s, 5m or 30d
 f.yaml:8: services.b.quorum: quorum "two": want a number
 f.yaml:9: services.b.check: type: want one of tcp, http

@@ -16,8 +16,11 @@ var lists = map[string]bool{"LinkList": true, "AddrList": true, "RouteList": tru
 	"QdiscList": true, "ClassList": true, "ChainList": true, "ConntrackTableList": true, "XfrmStateList": true,
 	"XfrmPolicyList": true, "BridgeVlanList": true}
 
+// repeating are Retry, and the function of package rtnl that calls it with its argument.
+var repeating = map[string]bool{"Retry": true, "dump": true}
+
 // TestDumpsAreRepeated finds dumps of the kernel's tables that are not repeated when the table
-// changes meanwhile: each must be the argument of Retry, or in a function that is.
+// changes meanwhile: each must be an argument of a repeating function, or in a function that is.
 func TestDumpsAreRepeated(t *testing.T) {
 	dumps := 0
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -41,12 +44,14 @@ func TestDumpsAreRepeated(t *testing.T) {
 	}
 }
 
-// dumpsOf returns the number of dumps in a file, and the positions of those outside of Retry.
+// dumpsOf returns the number of dumps in a file, and the positions of those outside of repeating functions.
 func dumpsOf(file *ast.File) (n int, once []token.Pos) {
 	repeated := map[ast.Node]bool{}
 	ast.Inspect(file, func(node ast.Node) bool {
-		if call, ok := node.(*ast.CallExpr); ok && nameOf(call.Fun) == "Retry" {
-			ast.Inspect(call.Args[0], func(inner ast.Node) bool { repeated[inner] = true; return true })
+		if call, ok := node.(*ast.CallExpr); ok && repeating[nameOf(call.Fun)] {
+			for _, arg := range call.Args {
+				ast.Inspect(arg, func(inner ast.Node) bool { repeated[inner] = true; return true })
+			}
 		}
 		if name, ok := node.(*ast.SelectorExpr); ok && lists[name.Sel.Name] {
 			n++

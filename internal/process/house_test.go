@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemonRole: process.Main(runDaemon), idleRole: process.Idle,
-		lockRole: process.Main(runLock), startRole: process.Main(runStart)})
+		lockRole: process.Main(runLock), startRole: process.Main(runStart),
+		uninstallRole: process.Main(runUninstall)})
 	os.Exit(m.Run())
 }
 

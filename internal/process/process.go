@@ -75,14 +75,18 @@ const IdleGrace = 5 * time.Second
 // Run runs a daemon until ctx ends, or until it is idle with opt.IdleExit. The host's
 // state stays unless opt.TearDown is set. Returns *OwnedError if another daemon runs
 // in the network namespace.
-func Run(ctx context.Context, opt Options) (err error) {
-	closing := func(close func() error) { err = errors.Join(err, close()) }
-	collectOften()
+func Run(ctx context.Context, opt Options) error {
 	unlock, err := lockNamespace(opt)
 	if err != nil {
 		return err
 	}
-	defer closing(unlock)
+	return errors.Join(runLocked(ctx, opt), unlock())
+}
+
+// runLocked is Run for a caller that has locked the network namespace.
+func runLocked(ctx context.Context, opt Options) (err error) {
+	closing := func(close func() error) { err = errors.Join(err, close()) }
+	collectOften()
 	files, err := store.OpenFile(store.Places{State: opt.State, Run: opt.Run, CopyFailed: func(err error) {
 		opt.Log.Warn("the store has no up-to-date copy", "error", err)
 	}})

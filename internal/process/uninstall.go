@@ -101,27 +101,36 @@ func isUnit(pid int) bool {
 
 // Uninstall ends the daemon of this network namespace, and removes from the host everything that has Fairlead's mark.
 // If keep is set, the state that survives a reboot stays as it is, and the next daemon restores it.
-func Uninstall(ctx context.Context, opt Options, keep bool) error {
+// No other daemon of the namespace runs before all is removed: it would lose its files.
+func Uninstall(ctx context.Context, opt Options, keep bool) (err error) {
 	if err := endDaemon(ctx); err != nil {
 		return err
 	}
 	if err := MakeDirs(opt); err != nil {
 		return err
 	}
+	opt.Socket = filepath.Join(opt.Run, "uninstall.sock") // the daemon ends when it listens
+	unlock, err := lockNamespace(opt)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	remove := directories(opt, keep)
 	if keep {
-		copied := filepath.Join(opt.Run, "state")
-		if err := os.CopyFS(copied, os.DirFS(opt.State)); err != nil {
+		copied, err := os.MkdirTemp(opt.Run, "uninstall-")
+		if err != nil {
 			return fmt.Errorf("copy the state: %w", err)
 		}
 		defer os.RemoveAll(copied)
+		if err := os.CopyFS(copied, os.DirFS(opt.State)); err != nil {
+			return fmt.Errorf("copy the state: %w", err)
+		}
 		opt.State = copied
 	}
 	ctx, ready := context.WithCancel(ctx)
 	defer ready()
-	opt.Socket = filepath.Join(opt.Run, "uninstall.sock") // the daemon ends when it listens
 	opt.TearDown, opt.NoDocker, opt.Ready = true, true, ready
-	if err := Run(ctx, opt); err != nil {
+	if err := runLocked(ctx, opt); err != nil {
 		return err
 	}
 	for _, dir := range remove {

@@ -40,7 +40,8 @@ func newUninstall(a *command.App) *cobra.Command {
 			unix.Umask(0o077)
 			beside := process.Beside(r.Socket, admin.Socket)
 			opt.Run, opt.State = cmp.Or(opt.Run, beside.Run), cmp.Or(opt.State, beside.State)
-			found, err := process.FindInstalled(opt, keep)
+			opt.Socket = r.Socket
+			found, err := process.FindInstalled(c.Context(), opt, keep)
 			if err != nil {
 				return err
 			}

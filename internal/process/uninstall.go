@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/docker"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -31,13 +33,14 @@ type Installed struct {
 	Commands []string `json:"commands"`
 	// Directories are removed with everything in them.
 	Directories []string `json:"directories"`
-	// DockerNetworks are the networks that a Docker engine has created with Fairlead's driver. The engine keeps them.
+	// DockerNetworks are the IDs of the networks that a Docker engine has created with Fairlead's driver. The engine
+	// keeps them.
 	DockerNetworks []string `json:"dockerNetworks,omitempty"`
 }
 
 // FindInstalled returns what of Fairlead is on the host, and changes nothing. If keep is set, the state that survives
 // a reboot is left out.
-func FindInstalled(opt Options, keep bool) (Installed, error) {
+func FindInstalled(ctx context.Context, opt Options, keep bool) (Installed, error) {
 	f := Installed{Commands: []string{}, Directories: directories(opt, keep)}
 	if o := running(); o != nil {
 		f.Daemon, f.Unit = o.PID, isUnit(o.PID)
@@ -53,7 +56,7 @@ func FindInstalled(opt Options, keep bool) (Installed, error) {
 	for _, op := range plan.Diff(have, nil) {
 		f.Commands = append(f.Commands, op.Commands()...)
 	}
-	f.DockerNetworks, err = dockerNetworks(opt)
+	f.DockerNetworks, err = dockerNetworks(ctx, opt)
 	return f, err
 }
 
@@ -70,18 +73,24 @@ func directories(opt Options, keep bool) []string {
 	return all
 }
 
-// dockerNetworks returns the names of the networks in the stored state that a Docker engine has created.
-func dockerNetworks(opt Options) (names []string, err error) {
+// dockerNetworks returns the IDs of the networks in the stored state that a Docker engine has created. A daemon that has
+// the store open is asked; one that does not answer is ended, or makes the store fail again.
+func dockerNetworks(ctx context.Context, opt Options) (ids []string, err error) {
 	desired, err := store.ReadDesired(store.Places{State: opt.State, Run: opt.Run})
-	if inUse := new(store.InUseError); errors.Is(err, os.ErrNotExist) || errors.As(err, &inUse) {
+	all := desired.Networks
+	if inUse := new(store.InUseError); errors.As(err, &inUse) {
+		answer, _ := admin.NewClient(opt.Socket).Networks(ctx)
+		all, err = answer.Networks, nil
+	}
+	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	for _, n := range desired.Networks {
+	for _, n := range all {
 		if n.Origin == model.FromDocker {
-			names = append(names, n.Name)
+			ids = append(ids, docker.NetworkID(n.Name))
 		}
 	}
-	return names, err
+	return ids, err
 }
 
 // running returns the daemon that has the lock of this network namespace; nil if none runs.

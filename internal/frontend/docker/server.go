@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"regexp"
+	"strings"
 
 	"fairlead/internal/dockerapi"
 )
@@ -140,6 +141,10 @@ func named(prefix, id string) (string, error) {
 // NetworkName returns the model's name for the Docker network with that ID. It
 // returns an error if the ID has characters that names must not have.
 func NetworkName(id string) (string, error) { return named("docker-", id) }
+
+// NetworkID returns the beginning of the ID of the Docker network that the model gives the name. Docker's commands
+// accept it.
+func NetworkID(name string) string { return strings.TrimPrefix(name, "docker-") }
 
 // EndpointName returns the model's name for the Docker endpoint with that ID. It
 // returns an error if the ID has characters that names must not have.

@@ -129,3 +129,32 @@ func TestStreamEnds(t *testing.T) {
 		t.Error("there is an event")
 	}
 }
+
+// TestPatientStream: an engine that starts begins its stream after it has restored its containers. A patient client
+// waits, another one gives up.
+func TestPatientStream(t *testing.T) {
+	restored := make(chan struct{})
+	e := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-restored:
+		case <-r.Context().Done():
+			return
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	e.client.Transport.(*http.Transport).ResponseHeaderTimeout = 20 * time.Millisecond
+	opened := make(chan error, 1)
+	patient, impatient := Subscription{Engine: e, Since: 1, Patient: true}, Subscription{Engine: e, Since: 1}
+	go func() {
+		_, err := patient.Open(t.Context())
+		opened <- err
+	}()
+	if _, err := impatient.Open(t.Context()); err == nil {
+		t.Error("a client that is not patient has a stream that has not begun")
+	}
+	close(restored)
+	if err := <-opened; err != nil {
+		t.Errorf("the patient client: %v", err)
+	}
+}

@@ -127,11 +127,16 @@ func (e *Engine) Get(ctx context.Context, path string, into any) error {
 	return nil
 }
 
+// patient returns a client for one request whose answer may begin at any time.
+func (e *Engine) patient() *http.Client {
+	transport := e.client.Transport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout, transport.DisableKeepAlives = 0, true
+	return &http.Client{Transport: transport}
+}
+
 // Post sends a request that changes something. Only the context limits how long the engine takes.
 func (e *Engine) Post(ctx context.Context, path string) error {
-	patient := e.client.Transport.(*http.Transport).Clone()
-	patient.ResponseHeaderTimeout, patient.DisableKeepAlives = 0, true
-	answer, err := e.request(ctx, &http.Client{Transport: patient}, http.MethodPost, path)
+	answer, err := e.request(ctx, e.patient(), http.MethodPost, path)
 	if err != nil {
 		return err
 	}

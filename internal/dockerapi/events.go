@@ -61,6 +61,8 @@ type Subscription struct {
 	// Since is the time of the first event, in nanoseconds since 1970. Some events are then about what the client has
 	// found already. 0 is the second of the engine's clock at the first Open.
 	Since int64
+	// Patient lets the engine take any time to begin the stream: one that starts restores its containers first.
+	Patient bool
 }
 
 // ThisSecond returns Subscription.Since for events from now on of an engine with this host's clock.
@@ -143,5 +145,9 @@ func (s *Subscription) setTime(ctx context.Context) error {
 }
 
 func (s *Subscription) request(ctx context.Context, values url.Values) (*http.Response, error) {
-	return s.Engine.request(ctx, s.Engine.client, http.MethodGet, "/events"+s.Filter.query(values))
+	client := s.Engine.client
+	if s.Patient {
+		client = s.Engine.patient()
+	}
+	return s.Engine.request(ctx, client, http.MethodGet, "/events"+s.Filter.query(values))
 }

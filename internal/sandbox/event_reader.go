@@ -62,7 +62,7 @@ func newEventReader(socket string, notify func(ContainerEvent)) *eventReader {
 	e := dockerapi.Unix(socket)
 	return &eventReader{engine: e, notify: notify, known: map[string]*containerState{},
 		events: dockerapi.Subscription{Engine: e, Filter: engineEvents,
-			Since: time.Now().Add(-replayWindow).UnixNano()}}
+			Since: time.Now().Add(-replayWindow).UnixNano(), Patient: true}}
 }
 
 // follow reports events until the engine or ctx ends.

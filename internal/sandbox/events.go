@@ -61,7 +61,7 @@ func (w *watcher) follow(ctx context.Context, socket string) (connected bool, er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := dockerapi.Subscription{Engine: dockerapi.Unix(socket), Filter: containerEvents,
-		Since: dockerapi.ThisSecond()}
+		Since: dockerapi.ThisSecond(), Patient: true}
 	stream, err := events.Open(ctx)
 	if err != nil {
 		return false, err

@@ -83,7 +83,7 @@ func follow(ctx context.Context, e *dockerapi.Engine, filter dockerapi.Filter, r
 	notify func(*dockerapi.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := dockerapi.Subscription{Engine: e, Filter: filter, Since: dockerapi.ThisSecond()}
+	s := dockerapi.Subscription{Engine: e, Filter: filter, Since: dockerapi.ThisSecond(), Patient: true}
 	stream, err := s.Open(ctx)
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func newUninstall(a *command.App) *cobra.Command {
 					return err
 				}
 			}
-			return printInstalled(a, found, yes)
+			return printInstalled(a, found)
 		},
 	}
 	r.Flags(c)
@@ -67,7 +67,7 @@ func newUninstall(a *command.App) *cobra.Command {
 }
 
 // printInstalled prints what was removed, or would be.
-func printInstalled(a *command.App, found process.Installed, removed bool) error {
+func printInstalled(a *command.App, found process.Installed) error {
 	if len(found.DockerNetworks) > 0 {
 		a.Err.Note("fairlead: Docker keeps its networks with the driver fairlead: remove them with `docker network rm %s`",
 			strings.Join(found.DockerNetworks, " "))
@@ -76,10 +76,9 @@ func printInstalled(a *command.App, found process.Installed, removed bool) error
 		return a.JSON(found)
 	}
 	var lines []string
-	switch {
-	case found.Unit:
-		lines = append(lines, "systemctl disable --now "+strings.Join(process.Units, " "))
-	case found.Daemon != 0:
+	if len(found.Units) > 0 {
+		lines = append(lines, "systemctl disable --now "+strings.Join(found.Units, " "))
+	} else if found.Daemon != 0 {
 		lines = append(lines, fmt.Sprintf("kill %d", found.Daemon))
 	}
 	lines = append(lines, found.Commands...)

@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 
 	"golang.org/x/sys/unix"
@@ -27,8 +28,8 @@ var Units = []string{"fairlead.socket", "fairlead-docker.socket", "fairlead.serv
 type Installed struct {
 	// Daemon is the process of the daemon; 0 if none runs.
 	Daemon int `json:"daemon,omitempty"`
-	// Unit is true if systemd has started the daemon.
-	Unit bool `json:"unit,omitempty"`
+	// Units are the daemon's units in systemd. They are disabled and stopped.
+	Units []string `json:"units,omitempty"`
 	// Commands remove the objects in the kernel that have Fairlead's mark.
 	Commands []string `json:"commands"`
 	// Directories are removed with everything in them.
@@ -43,8 +44,9 @@ type Installed struct {
 func FindInstalled(ctx context.Context, opt Options, keep bool) (Installed, error) {
 	f := Installed{Commands: []string{}, Directories: directories(opt, keep)}
 	if o := running(); o != nil {
-		f.Daemon, f.Unit = o.PID, isUnit(o.PID)
+		f.Daemon = o.PID
 	}
+	f.Units = units(ctx)
 	host, err := kernel.Open("", kernel.Options{})
 	if err != nil {
 		return f, err
@@ -102,10 +104,22 @@ func running() *owner {
 	return &owner{PID: int(holder.Pid)}
 }
 
-// isUnit reports whether the process belongs to the systemd unit of the daemon.
-func isUnit(pid int) bool {
-	cgroup, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)) // the process may have ended
-	return strings.Contains(string(cgroup), "/fairlead.service\n")
+// units returns the daemon's units that systemd has, if systemd manages this network namespace.
+func units(ctx context.Context) (all []string) {
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		return nil
+	}
+	own, err := sandbox.NamespaceAt("/proc/self/ns/net")
+	systemds, failed := sandbox.NamespaceAt("/proc/1/ns/net")
+	if err != nil || failed != nil || own != systemds {
+		return nil
+	}
+	for _, unit := range Units {
+		if exec.CommandContext(ctx, "systemctl", "cat", unit).Run() == nil {
+			all = append(all, unit)
+		}
+	}
+	return all
 }
 
 // Uninstall ends the daemon of this network namespace, and removes from the host everything that has Fairlead's mark.
@@ -177,16 +191,14 @@ func removeDirectory(dir string) error {
 
 // endDaemon ends the daemon of this network namespace, and its units. What is on the host stays.
 func endDaemon(ctx context.Context) error {
-	o := running()
-	if o == nil {
-		return nil
-	}
-	if isUnit(o.PID) {
-		stop := exec.CommandContext(ctx, "systemctl", append([]string{"disable", "--now"}, Units...)...)
+	if all := units(ctx); len(all) > 0 {
+		stop := exec.CommandContext(ctx, "systemctl", append([]string{"disable", "--now"}, all...)...)
 		if out, err := stop.CombinedOutput(); err != nil {
 			return fmt.Errorf("stop the daemon's units: %w: %s", err, out)
 		}
-	} else if !o.giveWay() {
+	}
+	o := running()
+	if o == nil || !o.giveWay() {
 		return nil // it has ended meanwhile
 	}
 	for end := time.Now().Add(startLimit); running() != nil; time.Sleep(lockRetry) {

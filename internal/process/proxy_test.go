@@ -91,8 +91,13 @@ func TestKilledProxyIsReplaced(t *testing.T) {
 		if pid == 0 {
 			t.Fatal("the proxy does not run")
 		}
+		old, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		killed := time.Now()
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		err = unix.PidfdSendSignal(old, unix.SIGKILL, nil, 0)
+		if err = errors.Join(err, wait(old), unix.Close(old)); err != nil { // it may answer until it has ended
 			t.Fatal(err)
 		}
 		h.opens(port8080)

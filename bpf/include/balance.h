@@ -33,22 +33,6 @@
 /* The packet continues in the kernel and in other programs of the same hook (TCX_NEXT). */
 #define UNTOUCHED TC_ACT_UNSPEC
 
-/* The ports of aliases. User space sets them when it loads the programs: the host itself
- * does not connect from them (net.ipv4.ip_local_port_range), so that a reply to the host
- * is never taken for a reply to the client. If it connects from almost all ports,
- * aliases_shared is 1, and replies to aliases are compared with the host's connections.
- */
-#define ALIAS_TRIES 16
-const volatile __u32 alias_first = 1024;
-const volatile __u32 alias_count = 32768 - 1024;
-const volatile __u8 aliases_shared;
-
-/* random_alias_port returns a port for an alias, in network byte order. */
-inline_always __be16 random_alias_port(void)
-{
-	return bpf_htons(alias_first + bpf_get_prandom_u32() % alias_count);
-}
-
 /* The state of the packet in progress, which would be too large for the stack. */
 struct work {
 	struct alias_key name;
@@ -170,12 +154,7 @@ static __noinline int insert_fresh(const struct packet *p, struct work *w, const
 	} else {
 		w->key.client = r->seen;
 	}
-	for (int i = 0; i < ALIAS_TRIES; i++) {
-		w->key.client_port = random_alias_port();
-		if (!insert_young(&w->key, &w->fresh))
-			return 0;
-	}
-	return -1;
+	return insert_alias(&w->key, &w->fresh);
 }
 
 /* init_fresh fills in the new flow and its key. */

@@ -179,10 +179,6 @@ static __noinline struct flow *find_quoted_flow(const struct packet *p, struct f
 static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet *p, struct flow_key *key,
 				     const struct mapping *l, __u32 flags)
 {
-	struct alias_key name = {
-		.client = p->src, .host = p->dst, .client_port = p->sport, .host_port = p->dport,
-		.class = scoped_class(p->class, &p->src, skb->ifindex),
-	};
 	struct flow fresh = {
 		.host = p->dst, .client = p->src, .host_port = p->dport, .client_port = p->sport,
 		.ifindex = skb->ifindex, .link = l->ifindex,
@@ -190,6 +186,7 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
 	};
 	struct uplink_check *by = bpf_map_lookup_elem(&fl_uplinks, &fresh.ifindex);
 	struct alias alias = { .client = p->src };
+	struct alias_key *name;
 	__u32 ever = 1, slot = 0;
 	struct flow *f;
 
@@ -206,17 +203,16 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
 	} else {
 		alias.client = l->masquerade;
 	}
-	for (int i = 0; i < ALIAS_TRIES; i++) {
-		alias.client_port = random_alias_port();
-		key->client = alias.client;
-		key->client_port = alias.client_port;
-		if (insert_young(key, &fresh))
-			continue;
-		bpf_map_update_elem(&fl_aliases, &name, &alias, BPF_ANY);
-		bpf_map_update_elem(&fl_aliased, &slot, &ever, BPF_ANY);
-		return find_flow(key);
-	}
-	return 0;
+	key->client = alias.client;
+	if (insert_alias(key, &fresh))
+		return 0;
+	name = alias_name(&fresh, p->class);
+	if (!name)
+		return 0;
+	alias.client_port = key->client_port;
+	bpf_map_update_elem(&fl_aliases, name, &alias, BPF_ANY);
+	bpf_map_update_elem(&fl_aliased, &slot, &ever, BPF_ANY);
+	return find_flow(key);
 }
 
 /* error_inward translates an ICMP error about a packet that an endpoint sent. If a

@@ -97,17 +97,47 @@ inline_always __u32 scoped_class(__u32 class, const struct address *client, __u3
 	return is_link_local(client) ? class | ifindex << 2 : class;
 }
 
+/* The key of an alias or connection, which would be too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct alias_key);
+} fl_name SEC(".maps");
+
+/* name_of returns the key of the flow's alias or connection, with that class. The next
+ * call overwrites it.
+ */
+inline_always struct alias_key *name_of(const struct flow *f, __u32 class)
+{
+	__u32 slot = 0;
+	struct alias_key *name = bpf_map_lookup_elem(&fl_name, &slot);
+
+	if (!name)
+		return 0;
+	name->client = f->client;
+	name->host = f->host;
+	name->client_port = f->client_port;
+	name->host_port = f->host_port;
+	name->class = class;
+	return name;
+}
+
+/* alias_name returns the key of the flow's alias. */
+inline_always struct alias_key *alias_name(const struct flow *f, __u32 class)
+{
+	return name_of(f, scoped_class(class, &f->client, f->ifindex));
+}
+
 /* delete_alias deletes the flow's alias. Aliases left over would push the aliases of
  * idle connections out of their map.
  */
 static __noinline void delete_alias(const struct flow *f, __u32 class)
 {
-	struct alias_key name = {
-		.client = f->client, .host = f->host,
-		.client_port = f->client_port, .host_port = f->host_port, .class = scoped_class(class, &f->client, f->ifindex),
-	};
+	struct alias_key *name = alias_name(f, class);
 
-	bpf_map_delete_elem(&fl_aliases, &name);
+	if (name)
+		bpf_map_delete_elem(&fl_aliases, name);
 }
 
 /* uncount subtracts a flow from the active count of the real server in a slot. User space
@@ -124,15 +154,14 @@ inline_always void uncount(__u32 slot)
 /* delete_conn deletes the connection of a flow to a real server. */
 static __noinline void delete_conn(const struct flow *f, __u32 class)
 {
-	struct alias_key name = {
-		.client = f->client, .host = f->host,
-		.client_port = f->client_port, .host_port = f->host_port, .class = class,
-	};
+	struct alias_key *name = name_of(f, class);
 
+	if (!name)
+		return;
 	if (class & 1)
-		bpf_map_delete_elem(&fl_conns_udp, &name);
-	else if (bpf_map_delete_elem(&fl_conns_tcp, &name))
-		bpf_map_delete_elem(&fl_young_conns, &name);
+		bpf_map_delete_elem(&fl_conns_udp, name);
+	else if (bpf_map_delete_elem(&fl_conns_tcp, name))
+		bpf_map_delete_elem(&fl_young_conns, name);
 }
 
 /* end_flow deletes a flow and its alias or connection. Of several CPUs that end a flow,
@@ -193,6 +222,61 @@ inline_always int is_stale(const struct flow *f, __u32 class)
 	if (class & 1)
 		return idle > (__s64)((f->flags & FLOW_ANSWERED) ? UDP_ANSWERED : UDP_UNANSWERED);
 	return idle > (__s64)idle_limit(f);
+}
+
+/* The ports of aliases. User space sets them when it loads the programs: the host itself
+ * does not connect from them (net.ipv4.ip_local_port_range), so that a reply to the host
+ * is never taken for a reply to the client. If it connects from almost all ports,
+ * aliases_shared is 1, and replies to aliases are compared with the host's connections.
+ */
+#define ALIAS_TRIES 16
+const volatile __u32 alias_first = 1024;
+const volatile __u32 alias_count = 32768 - 1024;
+const volatile __u8 aliases_shared;
+
+/* random_alias_port returns a port for an alias, in network byte order. */
+inline_always __be16 random_alias_port(void)
+{
+	return bpf_htons(alias_first + bpf_get_prandom_u32() % alias_count);
+}
+
+/* An attempt to insert a flow under a key whose client is an alias. */
+struct attempt {
+	struct flow_key *key;
+	const struct flow *fresh;
+	long failed;
+};
+
+/* try_alias makes an attempt with a random port. A stale flow that has the port is
+ * deleted: its client's next packet would do that, but most clients send none, and their
+ * flows would use up all ports. Returns 1 on success, which ends bpf_loop.
+ */
+static long try_alias(__u32 i, struct attempt *a)
+{
+	struct flow_key *key = a->key;
+	struct flow *f;
+
+	key->client_port = random_alias_port();
+	a->failed = insert_young(key, a->fresh);
+	if (!a->failed)
+		return 1;
+	f = find_flow(key);
+	if (f && is_stale(f, key->class)) {
+		end_flow(f, key);
+		a->failed = insert_young(key, a->fresh);
+	}
+	return !a->failed;
+}
+
+/* insert_alias inserts a new flow under an unused port of the key's client, which it
+ * stores in the key, and returns 0. It fails if it finds no port.
+ */
+inline_always long insert_alias(struct flow_key *key, const struct flow *fresh)
+{
+	struct attempt a = { .key = key, .fresh = fresh, .failed = -1 };
+
+	bpf_loop(ALIAS_TRIES, try_alias, &a, 0);
+	return a.failed;
 }
 
 /* is_bare_syn reports whether a TCP packet is the first SYN of a connection. */

@@ -240,6 +240,7 @@ const (
 	FairleadMapFlIcmpRate     = "fl_icmp_rate"
 	FairleadMapFlLoads        = "fl_loads"
 	FairleadMapFlMappings     = "fl_mappings"
+	FairleadMapFlName         = "fl_name"
 	FairleadMapFlNextHops     = "fl_next_hops"
 	FairleadMapFlPolicies     = "fl_policies"
 	FairleadMapFlPorts        = "fl_ports"
@@ -392,6 +393,7 @@ type FairleadMapSpecs struct {
 	FlIcmpRate   *ebpf.MapSpec `ebpf:"fl_icmp_rate"`
 	FlLoads      *ebpf.MapSpec `ebpf:"fl_loads"`
 	FlMappings   *ebpf.MapSpec `ebpf:"fl_mappings"`
+	FlName       *ebpf.MapSpec `ebpf:"fl_name"`
 	FlNextHops   *ebpf.MapSpec `ebpf:"fl_next_hops"`
 	FlPolicies   *ebpf.MapSpec `ebpf:"fl_policies"`
 	FlPorts      *ebpf.MapSpec `ebpf:"fl_ports"`
@@ -462,6 +464,7 @@ type FairleadMaps struct {
 	FlIcmpRate   *ebpf.Map `ebpf:"fl_icmp_rate"`
 	FlLoads      *ebpf.Map `ebpf:"fl_loads"`
 	FlMappings   *ebpf.Map `ebpf:"fl_mappings"`
+	FlName       *ebpf.Map `ebpf:"fl_name"`
 	FlNextHops   *ebpf.Map `ebpf:"fl_next_hops"`
 	FlPolicies   *ebpf.Map `ebpf:"fl_policies"`
 	FlPorts      *ebpf.Map `ebpf:"fl_ports"`
@@ -500,6 +503,7 @@ func (m *FairleadMaps) Close() error {
 		m.FlIcmpRate,
 		m.FlLoads,
 		m.FlMappings,
+		m.FlName,
 		m.FlNextHops,
 		m.FlPolicies,
 		m.FlPorts,

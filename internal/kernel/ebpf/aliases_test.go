@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"fairlead/internal/kernel/bpf"
+
 	"github.com/cilium/ebpf"
 )
 
@@ -79,4 +81,46 @@ func TestSharedAliases(t *testing.T) {
 	b.mustLeave(t, "while the host is connected", Sandbox, b.web, answer)
 	c.Close()
 	b.mustMap(t, "after the host has closed its socket", Sandbox, b.web, answer)
+}
+
+// TestStaleFlowsGiveTheirAliases lets clients use all ports of aliases, at a service and at an endpoint that reaches
+// itself. When their flows are stale, other clients get these ports.
+func TestStaleFlowsGiveTheirAliases(t *testing.T) {
+	for name, at := range map[string]func(*bench) (program string, link int, client, to netip.AddrPort){
+		"a service": func(b *bench) (string, int, netip.AddrPort, netip.AddrPort) {
+			return Uplink, b.up, client4, b.masqueraded(t).Frontends[0]
+		},
+		"an endpoint itself": func(b *bench) (string, int, netip.AddrPort, netip.AddrPort) {
+			b.publishUsual(t)
+			return Sandbox, b.web, netip.AddrPortFrom(webV4, 0), ap("192.0.2.1:5353")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBenchWith(t, forLinks, func(spec *ebpf.CollectionSpec) {
+				if err := spec.Variables[bpf.FairleadVarAliasCount].Set(uint32(64)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			program, link, client, to := at(b)
+			ask := func(port uint16) (act int) {
+				frame := first(true, netip.AddrPortFrom(client.Addr(), port), to).frame()
+				act, _ = b.run(t, program, frame, skb{Ifindex: uint32(link)}, 0)
+				return act
+			}
+			for port := range uint16(1000) {
+				ask(1024 + port)
+			}
+			if n := len(b.flows(t)); n != 64 {
+				t.Fatalf("there are %d flows with 64 aliases", n)
+			}
+			for _, f := range b.flows(t) {
+				b.alter(t, f, func(f *bpf.FairleadFlow) { f.Seen, f.Tick = f.Seen-uint64(udpAnswered)-1e9, f.Tick-1 })
+			}
+			for port := range uint16(8) {
+				if act := ask(40000 + port); act != redirect {
+					t.Errorf("client %d: %s returns %d, want %d", port, program, act, redirect)
+				}
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -26,12 +27,30 @@ func try(what string, err error) {
 	}
 }
 
+// unconfined begins the TMPDIR of a process that cannot give up its privileges, for errUnconfined.
+const unconfined = "unconfined:"
+
+var errUnconfined = errors.New("operation not supported")
+
+// TestUnconfinedProcessSaysWhy starts a process that cannot give up its privileges. It serves no request, and
+// the controlling process reports its reason.
+func TestUnconfinedProcessSaysWhy(t *testing.T) {
+	t.Setenv("TMPDIR", unconfined)
+	_, _, err := Start(t.Context(), optionsAt(""), settings("127.0.0.1:0"), configOf("http://127.0.0.1:1"), nil)
+	if err == nil || !strings.Contains(err.Error(), "give up privileges: "+errUnconfined.Error()) {
+		t.Errorf("start: %v", err)
+	}
+}
+
 // mainOrHostile is Main, or what an attacker does in its place.
 func mainOrHostile() int {
 	if dir, ok := os.LookupEnv(sameUser); ok {
 		return hostileSameUser(dir)
 	}
 	dir, ok := strings.CutPrefix(os.Getenv("TMPDIR"), hostile)
+	if strings.HasPrefix(os.Getenv("TMPDIR"), unconfined) {
+		return serve(errUnconfined)
+	}
 	if !ok {
 		return Main()
 	}

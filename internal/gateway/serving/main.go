@@ -35,11 +35,11 @@ const Role = "gateway"
 const controlDescriptor = 3
 
 // Main is the main function of the serving process.
-func Main() int {
-	if err := confine(); err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead: serve:", err)
-		return 1
-	}
+func Main() int { return serve(confine()) }
+
+// serve is Main in a process that is confined, unless that failed with an error: it answers that error to the
+// controlling process, and ends.
+func serve(unconfined error) int {
 	collectRarely()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -47,7 +47,7 @@ func Main() int {
 	signal.Notify(ends, unix.SIGTERM)
 	// Signals of a terminal and the signal to reopen logs are for the controlling process.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
-	s := &server{ctx: ctx, cancel: cancel, began: time.Now()}
+	s := &server{unconfined: unconfined, ctx: ctx, cancel: cancel, began: time.Now()}
 	if err := s.run(ends); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead: serve:", err)
 		return 1
@@ -57,7 +57,8 @@ func Main() int {
 
 // server is the state of the serving process.
 type server struct {
-	gateway *gateway.Gateway
+	unconfined error
+	gateway    *gateway.Gateway
 	// made is gateway for the goroutine that reports progress.
 	made    atomic.Pointer[gateway.Gateway]
 	sockets entries.Sockets
@@ -132,6 +133,9 @@ func (s *server) accept() (*link, error) {
 
 // start makes the gateway with its first configuration.
 func (s *server) start(order *start, fds []int) ([]status.Status, error) {
+	if s.unconfined != nil {
+		return nil, fmt.Errorf("give up privileges: %w", s.unconfined)
+	}
 	static, err := json.Marshal(order.Static)
 	if err != nil {
 		return nil, err

@@ -60,8 +60,12 @@ func confine() error {
 
 // everywhere makes a system call on all threads.
 func everywhere(trap, a1, a2, a3 uintptr) error {
-	if _, _, errno := syscall.AllThreadsSyscall6(trap, a1, a2, a3, 0, 0, 0); errno != 0 {
+	switch _, _, errno := syscall.AllThreadsSyscall6(trap, a1, a2, a3, 0, 0, 0); errno {
+	case 0:
+		return nil
+	case unix.ENOTSUP:
+		return fmt.Errorf("%w by a program with cgo: build it with CGO_ENABLED=0, as make build does", errno)
+	default:
 		return errno
 	}
-	return nil
 }

@@ -18,7 +18,8 @@ export BPF2GO_CFLAGS := -I/usr/include/$(shell uname -m)-linux-gnu
 # OUT takes the binary and the laboratory's reports.
 OUT       ?= .
 BIN       := $(OUT)/fairlead
-VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION   ?= $(shell cat VERSION)
+COMMIT    ?= $(shell git describe --always --abbrev=12 --exclude='*' --dirty 2>/dev/null || echo unknown)
 LAB_SUITE ?= quick
 LAB_FLAGS ?=
 BENCH     ?= .
@@ -58,7 +59,7 @@ check-go:
 .PHONY: build
 build: check-go ## build the static binary ./fairlead
 	@mkdir -p $(OUT)
-	go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/fairlead
+	go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o $(BIN) ./cmd/fairlead
 
 .PHONY: image
 image: build ## write the gateway's image, fairlead:latest in $(OUT)/fairlead-image.tar, for docker load

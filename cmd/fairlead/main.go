@@ -17,17 +17,18 @@ import (
 	"fairlead/internal/proxy"
 )
 
-// version is set when the binary is linked.
-var version = "devel"
+// version and commit are set when the binary is linked.
+var version, commit = "devel", "unknown"
 
 func main() {
-	command := func() int { return cli.Main(version, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
+	build := cli.Build{Version: version, Commit: commit}
+	run := func() int { return cli.Main(build, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{
 		proxy.Role: proxy.Main, serving.Role: serving.Main, load.Role: load.Main,
 		website.Role: website.Main, visitor.Role: visitor.Main,
 		startup.AnswerRole: startup.AnswerMain, startup.AskRole: startup.AskMain,
 		failover.ServerRole: failover.ServerMain, failover.ClientRole: failover.ClientMain,
-		agent.SweeperRole: agent.SweeperMain, failover.HostRole: failover.HostMain, failover.CommandRole: command,
+		agent.SweeperRole: agent.SweeperMain, failover.HostRole: failover.HostMain, failover.CommandRole: run,
 	})
-	os.Exit(command())
+	os.Exit(run())
 }

@@ -32,7 +32,7 @@ const (
 
 func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{
-		commandRole:        func() int { return Main("test", os.Args[1:], os.Stdout, os.Stderr) },
+		commandRole:        func() int { return Main(Build{Version: "test"}, os.Args[1:], os.Stdout, os.Stderr) },
 		hostileProcessRole: hostileProcess,
 		unprivilegedRole:   unprivileged,
 	})

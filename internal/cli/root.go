@@ -25,10 +25,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Build identifies the sources of the program.
+type Build = command.Build
+
 // Main runs the command line and returns the exit code. It catches SIGINT,
 // SIGTERM and SIGHUP and cancels the command's context, so that the command can
 // remove what it created. A second signal ends the process at once.
-func Main(version string, args []string, stdout io.Writer, stderr *os.File) int {
+func Main(build Build, args []string, stdout io.Writer, stderr *os.File) int {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
@@ -43,7 +46,7 @@ func Main(version string, args []string, stdout io.Writer, stderr *os.File) int 
 		}
 	}()
 	root := newRoot(&command.App{
-		Version: version, Out: command.NewPrinter(stdout), Err: command.NewPrinter(stderr), Log: stderr,
+		Build: build, Out: command.NewPrinter(stdout), Err: command.NewPrinter(stderr), Log: stderr,
 	})
 	root.SetArgs(args)
 	root.SetOut(escape.Writer(stdout))
@@ -120,7 +123,7 @@ func newRoot(a *command.App) *cobra.Command {
 		Version:           a.Version,
 	}
 	root.PersistentFlags().StringVarP(&a.Output, "output", "o", "table", "output format: table or json")
-	root.SetVersionTemplate(versionLine(a.Version))
+	root.SetVersionTemplate(versionLine(a.Build))
 	root.SetFlagErrorFunc(flagError)
 	addGroup(root, groupMeasure, "Measure paths and choose among them:", measure.NewLab(a), measure.NewPaths(a),
 		measure.NewChoose(a))

@@ -34,7 +34,7 @@ func unprivileged() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return Main("test", os.Args[1:], os.Stdout, os.Stderr)
+	return Main(Build{Version: "test"}, os.Args[1:], os.Stdout, os.Stderr)
 }
 
 // surroundings are where a command runs.

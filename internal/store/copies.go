@@ -83,5 +83,5 @@ func readCopy(path string) (boltfile.Summary, error) {
 		return boltfile.Summary{}, err
 	}
 	defer file.Close()
-	return boltfile.Read(file, boltfile.Options{Format: format})
+	return boltfile.Read(file, boltfile.Options{Format: Format})
 }

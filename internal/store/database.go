@@ -19,8 +19,8 @@ const lockTimeout = time.Second
 // bootKey is the key of the boot's id in boltfile.Meta.
 const bootKey = "boot"
 
-// format is the version of the databases' content.
-const format = 4
+// Format is the version of the databases' content.
+const Format = 4
 
 // database is a bbolt file with its tables.
 type database struct {
@@ -37,7 +37,7 @@ type reader interface{ read(*bbolt.Tx) error }
 // the file with the process id of the owner. It returns a *InUseError if another process has the database open,
 // and a *DamagedError if it does not have what was stored in it.
 func openDatabase(path, pid string, opt boltfile.Options) (*database, error) {
-	opt.Format, opt.Wait = format, lockTimeout
+	opt.Format, opt.Wait = Format, lockTimeout
 	db, err := boltfile.Open(path, opt)
 	if errors.Is(err, boltfile.ErrInUse) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
@@ -98,7 +98,7 @@ func (d *database) of(boot string) (another bool, err error) {
 		if err := b.Put([]byte(bootKey), []byte(boot)); err != nil {
 			return err
 		}
-		return boltfile.Seal(tx, format)
+		return boltfile.Seal(tx, Format)
 	})
 	if err != nil {
 		return true, fmt.Errorf("write store %s: %w", d.db.Path(), err)

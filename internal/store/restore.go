@@ -68,7 +68,7 @@ func Restore(at Places, dryRun bool) ([]Restored, error) {
 }
 
 func restore(path, pid string, dryRun bool) (Restored, error) {
-	opt := boltfile.Options{Format: format, Wait: lockTimeout, ReadOnly: dryRun}
+	opt := boltfile.Options{Format: Format, Wait: lockTimeout, ReadOnly: dryRun}
 	r := Restored{Path: path}
 	damage, values, unlock, err := inspect(path, opt)
 	if errors.Is(err, boltfile.ErrInUse) {

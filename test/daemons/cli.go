@@ -15,7 +15,7 @@ import (
 const CLIRole = "whole-cli"
 
 // CLI runs fairlead with the arguments of the process.
-func CLI() int { return cli.Main("devel", os.Args[1:], os.Stdout, os.Stderr) }
+func CLI() int { return cli.Main(cli.Build{Version: "devel"}, os.Args[1:], os.Stdout, os.Stderr) }
 
 // Run runs a fairlead command against the daemon, on its host, and returns the command's output.
 // The test fails if the command fails.

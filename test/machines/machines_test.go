@@ -37,13 +37,13 @@ const commandRole = "command"
 const versionVariable = "FAIRLEAD_TEST_VERSION"
 
 func TestMain(m *testing.M) {
-	version := cmp.Or(os.Getenv(versionVariable), "test")
-	command := func() int { return cli.Main(version, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
+	build := cli.Build{Version: cmp.Or(os.Getenv(versionVariable), "test")}
+	run := func() int { return cli.Main(build, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{load.Role: load.Main, proxy.Role: proxy.Main, agent.SweeperRole: agent.SweeperMain,
 		serving.Role: serving.Main, website.Role: website.Main, visitor.Role: visitor.Main,
-		failover.HostRole: failover.HostMain, commandRole: command})
+		failover.HostRole: failover.HostMain, commandRole: run})
 	if len(os.Args) > 1 && os.Args[1] == "lab" { // a copy that was started with ssh
-		os.Exit(command())
+		os.Exit(run())
 	}
 	os.Exit(m.Run())
 }

@@ -11,11 +11,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Build identifies the sources of the program.
+type Build struct{ Version, Commit string }
+
 // App holds what all commands share.
 type App struct {
-	Version string
-	Out     Printer
-	Err     Printer
+	Build
+	Out Printer
+	Err Printer
 	// Log is the standard error for writers that escape their output themselves.
 	Log    *os.File
 	Output string

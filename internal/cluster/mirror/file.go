@@ -25,8 +25,8 @@ const saveEvery = 5 * time.Second
 // lockLimit is how long another process may use the file.
 const lockLimit = 5 * time.Second
 
-// format is the version of the file's content.
-const format = 2
+// Format is the version of the file's content.
+const Format = 2
 
 var (
 	entriesTable = []byte("cluster entries") // key → revision, value
@@ -55,7 +55,7 @@ func openFile(path, cluster string) (*file, *kv.Table, error) {
 		return fmt.Errorf("open snapshot of the cluster: %w: if that does not end by itself, delete the file %s; etcd has "+
 			"all its content", err, path)
 	}
-	db, err := boltfile.Open(path, boltfile.Options{Format: format, Wait: lockLimit})
+	db, err := boltfile.Open(path, boltfile.Options{Format: Format, Wait: lockLimit})
 	if err != nil {
 		return nil, nil, advised(err)
 	}
@@ -109,7 +109,7 @@ func (f *file) read() (table *kv.Table, err error) {
 				return err
 			}
 		}
-		if err := boltfile.Seal(tx, format); err != nil {
+		if err := boltfile.Seal(tx, Format); err != nil {
 			return err
 		}
 		return boltfile.Put(tx, stateTable, clusterKey, []byte(f.cluster))

@@ -7,6 +7,17 @@ import (
 	"strings"
 )
 
+// Middlewares returns the names of all kinds of middlewares. Plugins are not among them: the program loads none.
+func Middlewares() (names []string) {
+	all := reflect.TypeFor[Middleware]()
+	for i := range all.NumField() {
+		if f := all.Field(i); f.Type.Kind() == reflect.Pointer {
+			names = append(names, strings.ToLower(f.Name))
+		}
+	}
+	return names
+}
+
 // OneKind returns an error for a middleware or a service, as a pointer, that is not exactly one of its kinds.
 // Other objects have no kinds.
 func OneKind(v any) error {

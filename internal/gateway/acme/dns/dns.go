@@ -42,13 +42,15 @@ type Solver struct {
 	active map[string]*certmagic.DNS01Solver
 }
 
+// Providers returns the values of dnsChallenge.provider.
+func Providers() []string { return slices.Sorted(maps.Keys(operators)) }
+
 // New returns the solver, and the variables that its operator reads.
 func New(value gateway.DNSChallenge) (*Solver, []string, error) {
 	known, ok := operators[value.Provider]
 	if !ok {
 		return nil, nil, fmt.Errorf("dnsChallenge.provider %s is not built in: want one of %s; exec and httpreq call a "+
-			"program or server of yours for any other", value.Provider, strings.Join(slices.Sorted(maps.Keys(operators)),
-			", "))
+			"program or server of yours for any other", value.Provider, strings.Join(Providers(), ", "))
 	}
 	o, err := known.open()
 	if err != nil {

@@ -186,6 +186,7 @@ figures: build ## run every suite for hours, for figures to publish (root)
 generate: build ## write all generated files: go generate, man pages, NOTICE, tables in the docs
 	go generate ./...
 	$(BIN) docs man docs/man
+	$(BIN) schema > docs/fairlead.schema.json
 	go run ./test/notice NOTICE
 	go run ./test/script/fill $(BIN) $(GENERATED)
 

@@ -24,7 +24,7 @@ func commandLines(files string) map[string][][]string {
 	declared := [][]string{{"-f", in("keys.yaml")}, {"-f", in("values.yaml")}, {"-f", in("broken.yaml")},
 		{"-f", in("good.yaml")}}
 	return map[string][][]string{
-		"apply": declared, "plan": declared, "destroy": declared, "get": {{}},
+		"apply": declared, "plan": declared, "destroy": declared, "get": {{}}, "schema": {{}},
 		"attach": {{"web", "netns:web"}, {"web", "netns:web", "--dry-run"}}, "detach": {{"web"}, {"web", "--dry-run"}},
 		"publish":   {{"web", "8080:80"}, {"web", "8080:80", "--dry-run"}},
 		"unpublish": {{"web", "8080/tcp"}, {"web", "8080/tcp", "--dry-run"}},

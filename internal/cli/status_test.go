@@ -198,7 +198,7 @@ var statuses = map[string][]string{
 		"uninstall"},
 	"1 2 1 1": {"cluster status", "lab history", "restore"},
 	"0 0 0 0": {"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
-		"lab list", "paths", "version"},
+		"lab list", "paths", "schema", "version"},
 	"0 3 0 1": {"doctor"},
 	"1 2 1 0": {"exec", "explain", "inspect"},
 	"1 1 1 1": {"gateway certificates", "gateway check", "gateway middlewares", "gateway routers",

@@ -20,6 +20,11 @@ const (
 	ModeL3S Mode = "l3s"
 )
 
+// Modes returns the modes of macvlan, then those of ipvlan.
+func Modes() []Mode {
+	return []Mode{ModeBridge, ModePrivate, ModeVEPA, ModePassthru, ModeL2, ModeL3, ModeL3S}
+}
+
 // Overlay connects sandboxes of several hosts: a VXLAN over underlay networks.
 type Overlay struct {
 	// VNI is the VXLAN network identifier, 24 bits.

@@ -425,6 +425,10 @@ var Rules = append(inOrder("the daemon's parts use only the parts before them", 
 		Deny: []string{"internal/cli/...", "internal/frontend/..."},
 	},
 	{
+		Name: "schemas are values, and know no field of any file",
+		Of:   []string{"internal/frontend/schema/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
+	},
+	{
 		Name: "trees of keys know only the gateway's values, and open no files",
 		Of:   []string{"internal/frontend/traefik/tree/..."},
 		Ours: []string{"internal/model/gateway", "internal/similar"}, Deny: pure,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/frontend/schema"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -27,37 +28,52 @@ func (r *reader) clusterAddress(n *yaml.Node, path string) {
 
 // serviceAddress parses an address of a service: a word, or an object with the field virtual, which declares
 // an address of the cluster.
-func (r *reader) serviceAddress(into *[]netip.Addr) func(*yaml.Node, string) {
-	return func(n *yaml.Node, path string) {
-		r.each(n, path, func(n *yaml.Node, path string) {
-			if n.Kind != yaml.MappingNode {
-				r.word(n, path, addresses(into))
-			} else if at, ok := r.virtual(n, path, "virtual"); ok {
-				*into = append(*into, at)
-			}
-		})
+func (r *reader) serviceAddress(into *[]netip.Addr) value {
+	return r.listed(value{func(n *yaml.Node, path string) {
+		if n.Kind != yaml.MappingNode {
+			r.word(n, path, addresses(into))
+		} else if at, ok := r.virtual(n, path, "virtual"); ok {
+			*into = append(*into, at)
+		}
+	}, func() schema.Schema { return r.addressSchema("virtual") }})
+}
+
+// virtualFields are the fields of an address of the cluster. name is that of the field with the address.
+func (r *reader) virtualFields(spec *api.ClusterAddressSpec, name string) []field {
+	hold := func(word string) (err error) {
+		if spec.Hold, err = time.ParseDuration(word); err != nil {
+			return fmt.Errorf("%q: want a time, e.g. 1s", word)
+		}
+		return nil
 	}
+	return []field{
+		field{name: name, help: "address with the length of its subnet", value: r.parsed(prefix(&spec.Address),
+			schema.Text)}.such("192.0.2.10/24"),
+		field{name: "link", help: "link that gets the address on each host (default: the link with an address in the same subnet)",
+			value: r.text(&spec.Link)}.such("eth0"),
+		field{name: "hold", help: "for how long a renewal by the holder is valid", value: r.parsed(hold,
+			schema.Text)}.such("1s"),
+		field{name: "candidates", help: "nodes that may hold the address (default: all)", value: r.words(
+			func(word string) error {
+				spec.Candidates = append(spec.Candidates, word)
+				return nil
+			})}.such([]string{"host1", "host2"}),
+		field{name: "announce", help: "bgp: all candidates have the address at the same time, and announce it to " +
+			"routers (default: one node holds it)", value: r.text(&spec.Announce)}.such("bgp"),
+	}
+}
+
+func (r *reader) addressSchema(name string) schema.Schema {
+	object := objectOf(r.virtualFields(&api.ClusterAddressSpec{}, name))
+	object.Required = []string{name}
+	return schema.Any(schema.Schema{Type: []string{"string"}}, object)
 }
 
 // virtual parses and declares an address of the cluster. The name is that of the field with the address.
 func (r *reader) virtual(n *yaml.Node, path, name string) (at netip.Addr, ok bool) {
 	var spec api.ClusterAddressSpec
 	before := len(r.mistakes)
-	r.object(n, path, []field{
-		{name, r.parsed(prefix(&spec.Address))},
-		{"link", r.text(&spec.Link)},
-		{"hold", r.parsed(func(word string) (err error) {
-			if spec.Hold, err = time.ParseDuration(word); err != nil {
-				return fmt.Errorf("%q: want a time, e.g. 1s", word)
-			}
-			return nil
-		})},
-		{"candidates", r.words(func(word string) error {
-			spec.Candidates = append(spec.Candidates, word)
-			return nil
-		})},
-		{"announce", r.text(&spec.Announce)},
-	})
+	r.object(n, path, r.virtualFields(&spec, name))
 	if len(r.mistakes) == before && !spec.Address.IsValid() {
 		r.mistake(n, path, "missing an address: write e.g. %s: 192.0.2.10/24", name)
 	}

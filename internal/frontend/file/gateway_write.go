@@ -6,11 +6,10 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"fairlead/internal/frontend/traefik/static"
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model"
 )
 
@@ -36,7 +35,7 @@ func writtenFields(v reflect.Value) ordered {
 			o = append(o, writtenFields(value)...)
 		default:
 			if text := writtenValue(value); text != nil {
-				o = append(o, member{keyOf(f.Name), text})
+				o = append(o, member{tree.Key(f.Name), text})
 			}
 		}
 	}
@@ -86,17 +85,4 @@ func writtenMap(v reflect.Value) any {
 		return nil
 	}
 	return o
-}
-
-// keyOf returns the key of a field, as Traefik's documentation writes it: "TLS" is tls,
-// "IPAllowList" is ipAllowList, "SANs" is sans.
-func keyOf(name string) string {
-	upper := strings.IndexFunc(name, func(r rune) bool { return !unicode.IsUpper(r) })
-	switch {
-	case upper < 0 || name[upper:] == "s":
-		return strings.ToLower(name)
-	case upper > 1 && unicode.IsLower(rune(name[upper])):
-		upper-- // the last capital begins the next word
-	}
-	return strings.ToLower(name[:upper]) + name[upper:]
 }

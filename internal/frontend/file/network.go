@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/frontend/schema"
+	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model"
 	"fairlead/internal/syntax"
 
@@ -18,29 +20,43 @@ const extension = "x-"
 
 // document parses the top level of a document.
 func (r *reader) document(n *yaml.Node) {
-	attachments := 0
-	known := []field{
-		{"name", func(n *yaml.Node, path string) { r.word(n, path, r.name) }},
-		{"networks", func(n *yaml.Node, path string) { r.named(n, path, "networks", r.network) }},
-		{"attachments", func(n *yaml.Node, path string) {
-			r.each(n, path, func(n *yaml.Node, _ string) {
-				r.attachment(n, fmt.Sprintf("%s[%d]", path, attachments))
-				attachments++
-			})
-		}},
-		{"services", func(n *yaml.Node, path string) { r.named(n, path, "services", r.service) }},
-		{"addresses", func(n *yaml.Node, path string) { r.each(n, path, r.clusterAddress) }},
-		{"gateway", r.gateway},
-		{"cluster", func(n *yaml.Node, path string) {
-			r.object(n, path, []field{{"gateway", r.clusterGateway}})
-		}},
-	}
+	known := r.documentFields()
 	fields(n, func(key, _ *yaml.Node) {
 		if strings.HasPrefix(key.Value, extension) && !isKnown(known, key.Value) {
-			known = append(known, field{key.Value, func(*yaml.Node, string) {}})
+			known = append(known, field{name: key.Value, value: value{read: func(*yaml.Node, string) {}}})
 		}
 	})
 	r.object(n, "", known)
+}
+
+func (r *reader) documentFields() []field {
+	attachments := 0
+	attachment := func(n *yaml.Node, path string) {
+		r.each(n, path, func(n *yaml.Node, _ string) {
+			r.attachment(n, fmt.Sprintf("%s[%d]", path, attachments))
+			attachments++
+		})
+	}
+	return []field{
+		field{name: "name", help: "name of the set of files; a host can have several sets",
+			value: r.parsed(r.name, schema.Text)}.such("shop"),
+		{name: "networks", help: "networks by name", value: value{func(n *yaml.Node, path string) {
+			r.named(n, path, "networks", r.network)
+		}, func() schema.Schema { return schema.Map(objectOf(r.networkFields(&model.Network{}))) }}},
+		{name: "attachments", help: "sandboxes on networks, with their published ports", value: value{attachment,
+			func() schema.Schema { return schema.List(attachmentSchema(r)) }}},
+		{name: "services", help: "virtual services by name", value: value{func(n *yaml.Node, path string) {
+			r.named(n, path, "services", r.service)
+		}, func() schema.Schema { return schema.Map(serviceSchema(r)) }}},
+		{name: "addresses", help: "virtual addresses of the cluster, which apply adds and never removes",
+			value: r.listed(value{r.clusterAddress, func() schema.Schema { return r.addressSchema("address") }})},
+		{name: "gateway", help: "HTTP gateway of the host, with the fields of Traefik's files",
+			value: value{r.gateway, traefik.Schema}},
+		{name: "cluster", help: "objects of all hosts of the cluster", value: r.fields(func() []field {
+			return []field{{name: "gateway", help: "objects of the gateways of all hosts",
+				value: value{r.clusterGateway, traefik.ClusterSchema}}}
+		})},
+	}
 }
 
 // name parses the name of the set. All files of a set must have the same name, or
@@ -71,38 +87,63 @@ func (r *reader) named(n *yaml.Node, path, kind string, read func(key, value *ya
 	})
 }
 
+// networkFields are the fields of a network. Addresses are parsed after the subnets.
+func (r *reader) networkFields(n *model.Network) []field {
+	of := func(read func(*model.Network, string) error) value {
+		return r.words(func(word string) error { return read(n, word) })
+	}
+	o := &n.Overlay
+	return []field{
+		{name: "driver", help: "driver that connects the sandboxes, default bridge", value: r.parsed(
+			func(word string) (err error) { n.Driver, err = syntax.Driver(word); return err },
+			chosen(syntax.Drivers()...))},
+		field{name: "subnet", help: "address range, at most one per address family", value: of(syntax.Subnet)}.such(
+			"172.30.0.0/24", []string{"172.30.0.0/24", "fd00:30::/64"}),
+		field{name: "gateway", help: "default gateway of the sandboxes in a subnet",
+			value: of(syntax.SubnetGateway)}.such("172.30.0.1"),
+		field{name: "range", help: "part of a subnet from which addresses are assigned (default: the whole subnet)",
+			value: of(syntax.SubnetRange)}.such("172.30.0.128/25"),
+		field{name: "address", help: "the host's own address in a subnet",
+			value: of(syntax.SubnetAddress)}.such("172.30.0.254"),
+		field{name: "parent", help: "parent link of macvlan and ipvlan links on the host, or the device to move into " +
+			"the sandbox", value: r.text(&n.Parent)}.such("eth0"),
+		{name: "mode", help: "mode of macvlan (default bridge) or ipvlan (default l2)", value: r.parsed(
+			func(word string) error { n.Mode = model.Mode(word); return nil }, chosen(model.Modes()...))},
+		{name: "vlan", help: "VLAN ID on the parent", value: number(r, 16, &n.VLAN)},
+		field{name: "pkey", help: "partition key of an InfiniBand child", value: r.pkey(&n.PKey)}.such("0x8001"),
+		{name: "mtu", help: "MTU in bytes (default: chosen by the driver)", value: number(r, 16, &n.MTU)},
+		{name: "internal", help: "isolate the network from everything except this host", value: r.flag(&n.Internal)},
+		{name: "allow-overlap", help: "allow a subnet that overlaps a subnet of the host's links or routes; by " +
+			"default it is refused", value: r.flag(&n.AllowOverlap)},
+		{name: "hairpin", help: "allow a bridge port to send frames back to the port that they came from",
+			value: r.flag(&n.Hairpin)},
+		{name: "filter", help: "whether frames on a bridge pass iptables (default: the host's setting)",
+			value: r.parsed(func(word string) error { n.Filter = filter(word); return nil }, filterSchema)},
+		{name: "vni", help: "VXLAN network identifier", value: number(r, 32, &o.VNI)},
+		{name: "port", help: "UDP port of the overlay's outer packets (default 4789, with encrypt 51820)",
+			value: number(r, 16, &o.Port)},
+		field{name: "underlay", help: "link or address of the host that carries the overlay's packets",
+			value: r.words(func(word string) error {
+				o.Underlays = append(o.Underlays, word)
+				return nil
+			})}.such("eth0"),
+		{name: "peer", help: "other hosts of the overlay, with their ranges of the subnets", value: r.peers(o)},
+		field{name: "group", help: "multicast group through which the hosts of the overlay find each other; not with " +
+			"encrypt", value: r.parsed(func(word string) (err error) { o.Group, err = syntax.Group(word); return err },
+			schema.Text)}.such("239.0.0.99", "ff05::99"),
+		{name: "encrypt", help: "encrypt the overlay with WireGuard (default: not encrypted)", value: r.flag(&o.Encrypt)},
+		field{name: "key-file", help: "absolute path of the file with the 32-byte secret that all hosts of the overlay " +
+			"share, for encrypt", value: r.text(&o.KeyFile)}.such("/etc/fairlead/overlay.key"),
+	}
+}
+
+func (r *reader) pkey(into *uint16) value {
+	return r.parsed(func(word string) (err error) { *into, err = syntax.PKey(word); return err }, schema.Text)
+}
+
 func (r *reader) network(key, value *yaml.Node, path string) {
 	n := model.Network{Name: key.Value, Driver: model.DriverBridge}
-	of := func(read func(*model.Network, string) error) func(string) error {
-		return func(word string) error { return read(&n, word) }
-	}
-	r.object(value, path, []field{
-		{"driver", r.parsed(func(word string) (err error) { n.Driver, err = syntax.Driver(word); return err })},
-		{"subnet", r.words(of(syntax.Subnet))},
-		{"gateway", r.words(of(syntax.SubnetGateway))},
-		{"range", r.words(of(syntax.SubnetRange))},
-		{"address", r.words(of(syntax.SubnetAddress))},
-		{"parent", r.text(&n.Parent)},
-		{"mode", r.text((*string)(&n.Mode))},
-		{"vlan", number(r, 16, &n.VLAN)},
-		{"pkey", r.parsed(func(word string) (err error) { n.PKey, err = syntax.PKey(word); return err })},
-		{"mtu", number(r, 16, &n.MTU)},
-		{"internal", r.flag(&n.Internal)},
-		{"allow-overlap", r.flag(&n.AllowOverlap)},
-		{"hairpin", r.flag(&n.Hairpin)},
-		{"filter", r.parsed(func(word string) error { n.Filter = filter(word); return nil })},
-		{"vni", number(r, 32, &n.Overlay.VNI)},
-		{"port", number(r, 16, &n.Overlay.Port)},
-		{"underlay", r.words(func(word string) error {
-			n.Overlay.Underlays = append(n.Overlay.Underlays,
-				word)
-			return nil
-		})},
-		{"peer", r.peers(&n.Overlay)},
-		{"group", r.parsed(func(word string) (err error) { n.Overlay.Group, err = syntax.Group(word); return err })},
-		{"encrypt", r.flag(&n.Overlay.Encrypt)},
-		{"key-file", r.text(&n.Overlay.KeyFile)},
-	})
+	r.object(value, path, r.networkFields(&n))
 	node := value
 	if value.Kind != yaml.MappingNode || value.Line == key.Line {
 		node = &yaml.Node{Kind: value.Kind, Content: value.Content, Line: key.Line}
@@ -129,34 +170,53 @@ func filter(word string) model.Filter {
 	return model.Filter(word)
 }
 
+func filterSchema() schema.Schema {
+	s := schema.OneOf(model.FilterOn, model.FilterOff)
+	s.Enum = append(s.Enum, true, false)
+	return s
+}
+
 // peers parses the hosts of an overlay. Each is a word as for --peer, or an object.
-func (r *reader) peers(o *model.Overlay) func(*yaml.Node, string) {
-	return func(n *yaml.Node, path string) {
-		r.each(n, path, func(n *yaml.Node, path string) {
-			var p model.Peer
-			if n.Kind == yaml.MappingNode {
-				r.object(n, path, []field{
-					{"address", r.parsed(address(&p.Address))},
-					{"range", r.words(func(word string) error {
-						prefix, err := netip.ParsePrefix(word)
-						p.Ranges = append(p.Ranges, prefix.Masked())
-						return reworded(err, "range %q: want an address and a prefix length", word)
-					})},
-					{"further", r.words(addresses(&p.Further))},
-					{"endpoint", func(n *yaml.Node, path string) {
-						r.each(n, path, func(n *yaml.Node, path string) {
-							var e model.PeerEndpoint
-							r.object(n, path, []field{{"address", r.words(addresses(&e.Addresses))},
-								{"mac", r.text(&e.MAC)}})
-							p.Endpoints = append(p.Endpoints, e)
-						})
-					}},
-				})
-			} else {
-				r.word(n, path, func(word string) (err error) { p, err = syntax.Peer(word); return err })
-			}
-			o.Peers = append(o.Peers, p)
-		})
+func (r *reader) peers(o *model.Overlay) value {
+	return r.listed(value{func(n *yaml.Node, path string) {
+		var p model.Peer
+		if n.Kind == yaml.MappingNode {
+			r.object(n, path, r.peerFields(&p))
+		} else {
+			r.word(n, path, func(word string) (err error) { p, err = syntax.Peer(word); return err })
+		}
+		o.Peers = append(o.Peers, p)
+	}, func() schema.Schema {
+		return schema.Any(schema.Text().About("ADDRESS[=RANGE,…]", "198.51.100.2=172.31.0.128/25"),
+			objectOf(r.peerFields(&model.Peer{})))
+	}})
+}
+
+func (r *reader) peerFields(p *model.Peer) []field {
+	endpoint := func(n *yaml.Node, path string) {
+		var e model.PeerEndpoint
+		r.object(n, path, r.peerEndpointFields(&e))
+		p.Endpoints = append(p.Endpoints, e)
+	}
+	return []field{
+		field{name: "address", help: "address of the host", value: r.parsed(address(&p.Address),
+			schema.Text)}.such("198.51.100.2"),
+		field{name: "range", help: "ranges of the subnets from which the host assigns addresses", value: r.words(
+			func(word string) error {
+				prefix, err := netip.ParsePrefix(word)
+				p.Ranges = append(p.Ranges, prefix.Masked())
+				return reworded(err, "range %q: want an address and a prefix length", word)
+			})}.such("172.31.0.128/25"),
+		{name: "further", help: "further addresses of the host", value: r.words(addresses(&p.Further))},
+		{name: "endpoint", help: "known sandboxes on the host, which need no ARP or neighbour discovery", value: r.listed(
+			value{endpoint, func() schema.Schema { return objectOf(r.peerEndpointFields(&model.PeerEndpoint{})) }})},
+	}
+}
+
+func (r *reader) peerEndpointFields(e *model.PeerEndpoint) []field {
+	return []field{
+		{name: "address", help: "addresses of the sandbox", value: r.words(addresses(&e.Addresses))},
+		{name: "mac", help: "MAC address of the sandbox", value: r.text(&e.MAC)},
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/frontend/schema"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -14,10 +16,32 @@ type reader struct {
 	file string
 }
 
-// field is a field of an object, with its parser.
+// value is the parser of a value, and the schema of what it accepts.
+type value struct {
+	read   func(n *yaml.Node, path string)
+	schema func() schema.Schema
+}
+
+// field is a field of an object. help describes it in the schema.
 type field struct {
-	name string
-	read func(n *yaml.Node, path string)
+	name, help string
+	value
+	examples []any
+}
+
+// such returns the field with examples of its value.
+func (f field) such(examples ...any) field {
+	f.examples = examples
+	return f
+}
+
+// objectOf returns the schema of an object with these fields.
+func objectOf(known []field) schema.Schema {
+	fields := map[string]schema.Schema{}
+	for _, f := range known {
+		fields[f.name] = f.schema().About(f.help, f.examples...)
+	}
+	return schema.Object(fields)
 }
 
 func (r *reader) mistake(n *yaml.Node, path, format string, args ...any) {
@@ -102,38 +126,44 @@ func (r *reader) word(n *yaml.Node, path string, parse func(string) error) {
 	}
 }
 
-// text returns a parser for a text.
-func (r *reader) text(into *string) func(*yaml.Node, string) {
-	return func(n *yaml.Node, path string) {
-		r.word(n, path, func(word string) error { *into = word; return nil })
-	}
+// parsed returns a parser for a scalar value that the schema describes.
+func (r *reader) parsed(parse func(string) error, as func() schema.Schema) value {
+	return value{func(n *yaml.Node, path string) { r.word(n, path, parse) }, as}
 }
 
-// parsed returns a parser for a scalar value.
-func (r *reader) parsed(parse func(string) error) func(*yaml.Node, string) {
-	return func(n *yaml.Node, path string) { r.word(n, path, parse) }
+// text returns a parser for a text.
+func (r *reader) text(into *string) value {
+	return r.parsed(func(word string) error { *into = word; return nil }, schema.Text)
+}
+
+// listed returns a parser for a list, or a single element.
+func (r *reader) listed(element value) value {
+	return value{func(n *yaml.Node, path string) { r.each(n, path, element.read) },
+		func() schema.Schema { return schema.List(element.schema()) }}
+}
+
+// fields returns a parser for an object.
+func (r *reader) fields(known func() []field) value {
+	return value{func(n *yaml.Node, path string) { r.object(n, path, known()) },
+		func() schema.Schema { return objectOf(known()) }}
 }
 
 // words returns a parser for a list of scalar values.
-func (r *reader) words(parse func(string) error) func(*yaml.Node, string) {
-	return func(n *yaml.Node, path string) {
-		r.each(n, path, func(n *yaml.Node, path string) { r.word(n, path, parse) })
-	}
-}
+func (r *reader) words(parse func(string) error) value { return r.listed(r.parsed(parse, schema.Text)) }
 
 // flag returns a parser for true or false.
-func (r *reader) flag(into *bool) func(*yaml.Node, string) {
+func (r *reader) flag(into *bool) value {
 	return r.parsed(func(word string) error {
 		if word != "true" && word != "false" {
 			return fmt.Errorf("%q: want true or false", word)
 		}
 		*into = word == "true"
 		return nil
-	})
+	}, schema.Flag)
 }
 
 // number returns a parser for a number with that many bits.
-func number[T int | uint16 | uint32](r *reader, bits int, into *T) func(*yaml.Node, string) {
+func number[T int | uint16 | uint32](r *reader, bits int, into *T) value {
 	return r.parsed(func(word string) error {
 		n, err := strconv.ParseUint(word, 10, bits)
 		if err != nil {
@@ -141,5 +171,10 @@ func number[T int | uint16 | uint32](r *reader, bits int, into *T) func(*yaml.No
 		}
 		*into = T(n)
 		return nil
-	})
+	}, func() schema.Schema { return schema.Number(0, 1<<bits-1) })
+}
+
+// chosen returns the schema of one of some words.
+func chosen[T ~string](words ...T) func() schema.Schema {
+	return func() schema.Schema { return schema.OneOf(words...) }
 }

@@ -82,7 +82,7 @@ func (b *builder) build(s *allSettings) gateway.Static {
 		Ping:         s.Ping,
 		Metrics:      value(s.Metrics).Prometheus,
 	}
-	if out.RuleSyntax != "" && out.RuleSyntax != "v2" && out.RuleSyntax != "v3" {
+	if out.RuleSyntax != "" && !slices.Contains(ruleSyntaxes, out.RuleSyntax) {
 		b.mistake("core.defaultRuleSyntax", "value %q: want v2 or v3", out.RuleSyntax)
 	}
 	if s.API != nil {
@@ -106,6 +106,23 @@ func (b *builder) build(s *allSettings) gateway.Static {
 	return out
 }
 
+// The values of settings that have one of some words.
+var (
+	ruleSyntaxes = []string{"v2", "v3"}
+	logFormats   = []string{"common", "json", "genericCLF"}
+	fieldModes   = []string{"keep", "drop"}
+	headerModes  = []string{"keep", "drop", "redact"}
+	labelScopes  = []string{gateway.LabelScopeEngine, gateway.LabelScopeProject}
+)
+
+// Words returns the values of the settings that have one of some words, by the Go type that has
+// the setting and the setting's key.
+func Words() map[string][]string {
+	return map[string][]string{"coreSettings.defaultRuleSyntax": ruleSyntaxes, "accessLogSettings.format": logFormats,
+		"LogFields.defaultMode": fieldModes, "LogHeaders.defaultMode": headerModes, "LogQuery.defaultMode": fieldModes,
+		"Docker.labelScope": labelScopes}
+}
+
 // logs sets the access log, and the log of the gateway itself.
 func (b *builder) logs(s *allSettings, out *gateway.Static) {
 	if a := s.AccessLog; a != nil {
@@ -113,7 +130,7 @@ func (b *builder) logs(s *allSettings, out *gateway.Static) {
 		out.AccessLog = &gateway.AccessLog{FilePath: a.FilePath, Format: cmp.Or(a.Format, "common"),
 			BufferingSize: a.BufferingSize, StatusCodes: f.StatusCodes, RetryAttempts: f.RetryAttempts,
 			MinDuration: f.MinDuration, AddInternals: a.AddInternals, Fields: a.Fields}
-		if !slices.Contains([]string{"common", "json", "genericCLF"}, out.AccessLog.Format) {
+		if !slices.Contains(logFormats, out.AccessLog.Format) {
 			b.note("accessLog.format", "has no effect: the value %q is none of common, genericCLF and json", a.Format)
 			out.AccessLog.Format = "common"
 		}
@@ -144,14 +161,14 @@ func (b *builder) logFields(f *gateway.LogFields) {
 			check(tree.Join(key, name), all[name], modes...)
 		}
 	}
-	check("defaultMode", f.DefaultMode, "keep", "drop")
-	names("names", f.Names, "keep", "drop")
+	check("defaultMode", f.DefaultMode, fieldModes...)
+	names("names", f.Names, fieldModes...)
 	if h := f.Headers; h != nil {
-		check("headers.defaultMode", h.DefaultMode, "keep", "drop", "redact")
-		names("headers.names", h.Names, "keep", "drop", "redact")
+		check("headers.defaultMode", h.DefaultMode, headerModes...)
+		names("headers.names", h.Names, headerModes...)
 	}
 	if q := f.QueryParameters; q != nil {
-		check("queryParameters.defaultMode", q.DefaultMode, "keep", "drop")
+		check("queryParameters.defaultMode", q.DefaultMode, fieldModes...)
 	}
 }
 
@@ -176,8 +193,8 @@ func (b *builder) providers(p providerSettings, out *gateway.Static) {
 }
 
 func (b *builder) labelScope(key, scope string) {
-	if scope != "" && scope != gateway.LabelScopeEngine && scope != gateway.LabelScopeProject {
-		b.mistake(key, "value %q: want %s or %s", scope, gateway.LabelScopeEngine, gateway.LabelScopeProject)
+	if scope != "" && !slices.Contains(labelScopes, scope) {
+		b.mistake(key, "value %q: want %s", scope, strings.Join(labelScopes, " or "))
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/engine"
 	"fairlead/internal/frontend/metrics"
 )
 
@@ -25,6 +27,14 @@ func newGauge(opt Options) (gauge, error) {
 	var err error
 	g.at, err = metrics.Listen(opt.Metrics, opt.MetricsGroup)
 	return g, err
+}
+
+// Applied implements daemon.Meter. A step that waits for sockets of the proxy is not counted: it has changed nothing, and
+// the daemon repeats it.
+func (g gauge) Applied(took time.Duration, err error) {
+	if !errors.As(err, new(*engine.UnopenedError)) {
+		g.Metrics.Applied(took, err)
+	}
 }
 
 // show serves the metrics until stop is called.

@@ -30,13 +30,15 @@ const Role = "whole-daemon"
 type Order struct {
 	Run, State, Socket, Docker string
 	// Metrics is where the metrics are served; empty means nowhere.
-	Metrics  string
+	Metrics string
+	// Version is the version that the daemon reports; empty in most tests.
+	Version  string
 	TearDown bool
 }
 
 func (o Order) options() daemonprocess.Options {
 	return daemonprocess.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker,
-		Metrics: o.Metrics, TearDown: o.TearDown}
+		Metrics: o.Metrics, Version: o.Version, TearDown: o.TearDown}
 }
 
 // In returns an order that keeps all files in one directory and does not serve Docker.

@@ -129,7 +129,9 @@ type listed struct {
 	DepOnly                 bool
 }
 
-func loadTypes(t *testing.T, patterns []string) *program {
+// listPackages returns the packages that match, and the files with the export data of these and of all that they
+// import, by path.
+func listPackages(t *testing.T, patterns ...string) (matching []listed, exports map[string]string) {
 	t.Helper()
 	list := exec.Command("go", append([]string{"list", "-export", "-deps",
 		"-json=ImportPath,Dir,Export,GoFiles,DepOnly"}, patterns...)...)
@@ -140,18 +142,25 @@ func loadTypes(t *testing.T, patterns []string) *program {
 	if err != nil {
 		t.Fatalf("list packages: %v: %s", err, &stderr)
 	}
-	p, exports := &program{files: token.NewFileSet()}, map[string]string{}
+	exports = map[string]string{}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var l listed
 		if err := d.Decode(&l); errors.Is(err, io.EOF) {
-			break
+			return matching, exports
 		} else if err != nil {
 			t.Fatal(err)
 		}
 		if exports[l.ImportPath] = l.Export; !l.DepOnly {
-			p.packages = append(p.packages, l)
+			matching = append(matching, l)
 		}
 	}
+}
+
+func loadTypes(t *testing.T, patterns []string) *program {
+	t.Helper()
+	p := &program{files: token.NewFileSet()}
+	var exports map[string]string
+	p.packages, exports = listPackages(t, patterns...)
 	p.importer = importer.ForCompiler(p.files, "gc", func(path string) (io.ReadCloser, error) {
 		return os.Open(exports[path])
 	})

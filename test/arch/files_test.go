@@ -2,45 +2,29 @@ package arch_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"fairlead/test/arch"
 )
 
-// exports returns the files with the export data of packages and of all that they import, by path.
-func exports(t *testing.T, packages ...string) map[string]string {
-	t.Helper()
-	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"},
-		packages...)...)
-	list.Dir, list.Stderr = "../..", os.Stderr
-	out, err := list.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	files := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		files[path] = file
-	}
-	return files
-}
-
-// TestFilesReferInOneDirection checks that no two files of a package of the daemon refer to each other, directly or
-// through further files: a reader who begins with the files that use no other meets nothing that comes later.
+// TestFilesReferInOneDirection checks that no two files of a package of the daemon or the gateway refer to each other,
+// directly or through further files: a reader who begins with the files that use no other meets nothing that comes
+// later.
 func TestFilesReferInOneDirection(t *testing.T) {
-	of := exports(t, "./internal/daemon/...")
-	for _, pkg := range arch.DaemonOrder {
-		found, err := arch.Tangled("../../"+pkg, of)
+	all, exports := listPackages(t, "./internal/daemon/...", "./internal/gateway/...")
+	for _, pkg := range all {
+		found, err := arch.Tangled(pkg.Dir, exports)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range found {
 			t.Error(one)
 		}
+	}
+	if len(all) < len(arch.DaemonOrder)+40 {
+		t.Errorf("%d packages, want all of the daemon and the gateway", len(all))
 	}
 }
 
@@ -58,7 +42,8 @@ func TestCirclesOfFilesAreFound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := arch.Tangled(dir, exports(t, "strings"))
+	_, exports := listPackages(t, "strings")
+	found, err := arch.Tangled(dir, exports)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +54,7 @@ func TestCirclesOfFilesAreFound(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "b.go"), []byte("package p\n\ntype B struct{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if found, err = arch.Tangled(dir, exports(t, "strings")); err != nil || len(found) > 0 {
+	if found, err = arch.Tangled(dir, exports); err != nil || len(found) > 0 {
 		t.Errorf("without a circle: found %q, %v", found, err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
@@ -12,10 +14,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,9 +32,6 @@ import (
 	protocol "github.com/mholt/acmez/v3/acme"
 )
 
-// letsEncrypt is the default authority.
-const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
-
 // authority is the server of a resolver.
 type authority struct {
 	value     gateway.Resolver
@@ -42,6 +43,17 @@ type authority struct {
 	replaceAccount bool
 	// account protects the account: one goroutine registers it.
 	account sync.Mutex
+}
+
+// keyTypes are Traefik's. The default is EC256: a handshake with it costs the gateway a small
+// part of one with RSA4096, Traefik's default.
+var keyTypes = map[string]func() (crypto.Signer, error){
+	"EC256":   func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) },
+	"EC384":   func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P384(), rand.Reader) },
+	"RSA2048": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 2048) },
+	"RSA3072": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 3072) },
+	"RSA4096": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 4096) },
+	"RSA8192": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 8192) },
 }
 
 func newAuthority(value gateway.Resolver, s store, log *slog.Logger) (*authority, error) {
@@ -222,4 +234,12 @@ func (a *authority) forget(ctx context.Context, err error) bool {
 	}
 	defer func() { _ = a.store.Unlock(context.WithoutCancel(ctx), key) }()
 	return a.store.Delete(ctx, key) == nil
+}
+
+// keyType returns the generator of keys of the type.
+func keyType(name string) (func() (crypto.Signer, error), error) {
+	if newKey := keyTypes[cmp.Or(strings.ToUpper(name), "EC256")]; newKey != nil {
+		return newKey, nil
+	}
+	return nil, fmt.Errorf("keyType %q: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(keyTypes)), ", "))
 }

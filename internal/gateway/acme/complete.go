@@ -1,13 +1,8 @@
 package acme
 
 import (
-	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"maps"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"fairlead/internal/model/gateway"
@@ -79,45 +74,6 @@ func (m *Manager) begin(w wanted) *certificate {
 	return c
 }
 
-// choose makes the best stored certificate the one in use.
-func (m *Manager) choose(r *resolver, c *certificate) {
-	c.renewal = time.Time{}
-	if c.held = r.find(c.names); c.held != nil && (r.problem != "" || c.held.isFrom(r.value.CAServer)) {
-		c.renewal = renewalOf(c.held.leaf)
-	}
-}
-
-// readAttempt reads the record of failed attempts. One with other settings than at the beginning does not
-// count; a later one is of the gateway of another host, with its settings.
-func (m *Manager) readAttempt(r *resolver, c *certificate) {
-	var a attempt
-	ok, err := r.store.load(context.Background(), &a, attemptKind, idOf(c.names))
-	if err != nil {
-		m.Log.Warn("cannot read when a certificate was tried last", "names", strings.Join(c.names, ","), "error", err)
-		return
-	}
-	if ok && a.Settings != r.settings && c.void.IsZero() {
-		c.void = a.At
-	}
-	if c.attempt = a; !ok || a.At.Equal(c.void) {
-		c.attempt = attempt{}
-	}
-	if c.void.IsZero() {
-		c.void = time.Unix(0, 0)
-	}
-}
-
-// find returns the stored certificate that is valid for the names, and if there are several,
-// the one that is valid for the longest time.
-func (r *resolver) find(names []string) (best *held) {
-	for _, key := range slices.Sorted(maps.Keys(r.stored)) {
-		if h := r.stored[key]; h.isValidFor(names) && (best == nil || h.leaf.NotAfter.After(best.leaf.NotAfter)) {
-			best = h
-		}
-	}
-	return best
-}
-
 // state returns what users see of the certificate.
 func (c *certificate) state() gateway.CertificateState {
 	s := gateway.CertificateState{Names: c.names, Resolver: c.resolver, Routers: c.routers,
@@ -153,29 +109,4 @@ func (c *certificate) waitingState(valid bool) string {
 		return gateway.CertificateObtaining
 	}
 	return gateway.CertificatePending
-}
-
-// givenNames returns the names of the certificates that providers give.
-func givenNames(certificates []gateway.Certificate) (names []string) {
-	for _, c := range certificates {
-		text := []byte(c.CertFile)
-		if !strings.Contains(c.CertFile, "-----BEGIN") {
-			text, _ = os.ReadFile(c.CertFile) // the gateway reports the error
-		}
-		names = append(names, namesOfPEM(text)...)
-	}
-	return names
-}
-
-// namesOfPEM returns the names of the first certificate, if it is valid for now.
-func namesOfPEM(text []byte) []string {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil
-	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil || time.Now().After(leaf.NotAfter) {
-		return nil
-	}
-	return leaf.DNSNames
 }

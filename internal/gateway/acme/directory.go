@@ -1,8 +1,10 @@
 package acme
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 
 	"fairlead/internal/jsonsum"
 
@@ -27,4 +29,13 @@ func (d directory) Load(ctx context.Context, key string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w: restore a backup of the file, or delete it", d.Filename(key), err)
 	}
 	return text, nil
+}
+
+// openStorage opens the storage of a resolver: Traefik's acme.json, or a directory.
+func openStorage(path string) (certmagic.Storage, error) {
+	path = cmp.Or(path, "acme.json")
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return directory{&certmagic.FileStorage{Path: path}}, nil
+	}
+	return openJSON(path)
 }

@@ -1,20 +1,14 @@
 package acme
 
 import (
-	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"fairlead/internal/model/gateway"
 
@@ -82,25 +76,6 @@ func preferred(chains []protocol.Certificate, name string) ([]byte, error) {
 		}
 	}
 	return chains[0].ChainPEM, nil
-}
-
-// keyTypes are Traefik's. The default is EC256: a handshake with it costs the gateway a small
-// part of one with RSA4096, Traefik's default.
-var keyTypes = map[string]func() (crypto.Signer, error){
-	"EC256":   func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) },
-	"EC384":   func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P384(), rand.Reader) },
-	"RSA2048": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 2048) },
-	"RSA3072": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 3072) },
-	"RSA4096": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 4096) },
-	"RSA8192": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 8192) },
-}
-
-// keyType returns the generator of keys of the type.
-func keyType(name string) (func() (crypto.Signer, error), error) {
-	if newKey := keyTypes[cmp.Or(strings.ToUpper(name), "EC256")]; newKey != nil {
-		return newKey, nil
-	}
-	return nil, fmt.Errorf("keyType %q: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(keyTypes)), ", "))
 }
 
 // keyPEM returns the key as Traefik writes it.

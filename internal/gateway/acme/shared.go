@@ -3,9 +3,6 @@ package acme
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
-	"time"
 
 	"fairlead/internal/model/gateway"
 
@@ -38,110 +35,6 @@ var errInterrupted = errors.New("the gateways that tried have ended during the a
 
 // mostInterrupted is how many gateways may end during an attempt before it counts as failed.
 const mostInterrupted = 2
-
-// tryShared makes one attempt, unless the gateway of another host makes it or has made it.
-func (m *Manager) tryShared(ctx context.Context, c *certificate) {
-	r := m.resolvers[c.resolver]
-	lock := r.store.key(certificateKind, idOf(c.names))
-	held, interrupted, err := r.shared.Try(ctx, lock)
-	if err != nil {
-		m.wait(ctx, c, err)
-		return
-	}
-	defer func() {
-		if err := r.shared.Unlock(ctx, lock); err != nil {
-			m.Log.Warn("another host can obtain the certificate a while later", "names", strings.Join(c.names, ","),
-				"error", err)
-		}
-	}()
-	m.mu.Lock()
-	m.read(r, lock) // what the last holder has written
-	due := time.Until(c.next()) <= 0
-	c.running = due
-	m.mu.Unlock()
-	if !due {
-		_ = m.Changed(ctx) // it reports its errors itself
-		return
-	}
-	m.attempt(ctx, held, c, interrupted)
-}
-
-// wait notes why an attempt cannot begin. Refresh ends the wait.
-func (m *Manager) wait(ctx context.Context, c *certificate, why error) {
-	m.mu.Lock()
-	same := c.waiting != nil && c.waiting.Error() == why.Error()
-	c.running, c.waiting, c.blocked = false, why, true
-	m.mu.Unlock()
-	if same || ctx.Err() != nil {
-		return
-	}
-	if !isBusy(why) {
-		m.Log.Warn("a certificate waits", "names", strings.Join(c.names, ","), "error", why)
-	}
-	_ = m.Changed(ctx) // it reports its errors itself
-}
-
-// Refresh reads values of shared storages again, by their keys, and repeats attempts that wait.
-func (m *Manager) Refresh(keys []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	read := map[string]bool{}
-	for _, key := range keys {
-		resolver, kind, id, err := split(key)
-		if err != nil || kind == accountKind || m.resolvers[resolver] == nil || m.resolvers[resolver].shared == nil {
-			continue
-		}
-		r := m.resolvers[resolver]
-		if key = r.store.key(certificateKind, id); !read[key] {
-			read[key] = true
-			m.read(r, key)
-		}
-	}
-	for _, c := range m.certificates {
-		c.blocked = false
-	}
-	m.awake()
-}
-
-// read reads a certificate and its attempts again, by the key of the certificate. One that cannot be used
-// changes nothing: the one before stays in use.
-func (m *Manager) read(r *resolver, key string) {
-	_, _, id, err := split(key)
-	if err != nil {
-		return
-	}
-	var s stored
-	exists, err := r.store.load(context.Background(), &s, certificateKind, id)
-	var h *held
-	if exists && err == nil {
-		h, err = hold(s)
-	}
-	if h != nil && h.id() != id {
-		err = fmt.Errorf("the stored certificate %s has the names %s", id, strings.Join(h.names(), ", "))
-	}
-	if err != nil {
-		m.Log.Warn("a stored certificate cannot be used", "resolver", r.store.resolver, "error", err)
-	} else {
-		for set, old := range r.stored {
-			if old.id() == id {
-				delete(r.stored, set)
-			}
-		}
-		if h != nil {
-			r.stored[setOf(h.names())] = h
-		}
-	}
-	for _, c := range m.certificates {
-		if m.resolvers[c.resolver] != r {
-			continue
-		}
-		m.choose(r, c)
-		if idOf(c.names) == id {
-			c.waiting = nil
-			m.readAttempt(r, c)
-		}
-	}
-}
 
 // sharedSolver publishes challenges of HTTP-01 and TLS-ALPN-01 for all gateways.
 type sharedSolver struct {

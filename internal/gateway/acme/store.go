@@ -1,7 +1,6 @@
 package acme
 
 import (
-	"cmp"
 	"context"
 	"crypto"
 	"crypto/sha256"
@@ -13,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -43,6 +41,9 @@ type storedDomain struct {
 	Main string   `json:"main"`
 	SANs []string `json:"sans,omitempty"`
 }
+
+// letsEncrypt is the default authority.
+const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
 
 func (s stored) names() []string {
 	return gateway.Domain{Main: s.Domain.Main, SANs: s.Domain.SANs}.Names()
@@ -151,15 +152,6 @@ func (s store) certificates(ctx context.Context) (all []*held, errs []error) {
 		all = append(all, h)
 	}
 	return all, errs
-}
-
-// openStorage opens the storage of a resolver: Traefik's acme.json, or a directory.
-func openStorage(path string) (certmagic.Storage, error) {
-	path = cmp.Or(path, "acme.json")
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return directory{&certmagic.FileStorage{Path: path}}, nil
-	}
-	return openJSON(path)
 }
 
 // storedAccount is an account in Traefik's form.

@@ -2,11 +2,15 @@ package acme
 
 import (
 	"cmp"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
@@ -27,6 +31,10 @@ type wanted struct {
 	// problem says why it cannot be obtained before the settings change.
 	problem string
 }
+
+// mostMissing is how many names without a certificate are shown: the states are part of each
+// configuration, and thousands of routers may rely on the default certificate.
+const mostMissing = 100
 
 // key identifies the certificate: the order of its names does not matter.
 func (w wanted) key() string { return w.resolver + " " + setOf(w.names) }
@@ -268,6 +276,34 @@ func (c *collector) distinct() []wanted {
 	return all
 }
 
+// missing returns the first names of routers with TLS that no certificate is valid for, also not
+// the default one, and that no router asks a resolver for. They are only shown.
+func (c *collector) missing(defaults *gateway.Store) (all []wanted) {
+	if len(c.without) == 0 {
+		return nil
+	}
+	covered := c.covered()
+	if defaults != nil && defaults.DefaultCertificate != nil {
+		for _, name := range givenNames([]gateway.Certificate{*defaults.DefaultCertificate}) {
+			covered[name] = true
+		}
+	}
+	for _, r := range c.without {
+		for _, name := range r.names {
+			if covers(covered, name) {
+				continue
+			}
+			if len(all) == mostMissing {
+				return all
+			}
+			covered[name] = true // once
+			all = append(all, wanted{names: []string{name}, routers: []string{r.router}, problem: "router " + r.router +
+				" has no tls.certResolver: set it, or add a certificate with this name to tls.certificates"})
+		}
+	}
+	return all
+}
+
 // largest returns the certificate with the most names that include those of this one.
 func (w *wanted) largest(all []*wanted) *wanted {
 	for _, other := range all {
@@ -288,4 +324,29 @@ func (w *wanted) includes(other *wanted) bool {
 func covers(names map[string]bool, name string) bool {
 	_, parent, ok := strings.Cut(name, ".")
 	return names[name] || ok && names["*."+parent]
+}
+
+// givenNames returns the names of the certificates that providers give.
+func givenNames(certificates []gateway.Certificate) (names []string) {
+	for _, c := range certificates {
+		text := []byte(c.CertFile)
+		if !strings.Contains(c.CertFile, "-----BEGIN") {
+			text, _ = os.ReadFile(c.CertFile) // the gateway reports the error
+		}
+		names = append(names, namesOfPEM(text)...)
+	}
+	return names
+}
+
+// namesOfPEM returns the names of the first certificate, if it is valid for now.
+func namesOfPEM(text []byte) []string {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || time.Now().After(leaf.NotAfter) {
+		return nil
+	}
+	return leaf.DNSNames
 }

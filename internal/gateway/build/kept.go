@@ -159,11 +159,3 @@ func namesOfKind(objects map[status.Object]bool, kind string) []string {
 	slices.Sort(names)
 	return names
 }
-
-// stateOf returns the state of a service, nil if it cannot be used.
-func (b *builder) stateOf(name string) *services.State {
-	if s := b.kept.services[name]; s != nil && s.handler != nil {
-		return s.state
-	}
-	return nil
-}

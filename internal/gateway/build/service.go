@@ -3,7 +3,9 @@ package build
 import (
 	"errors"
 	"net/http"
+	"slices"
 
+	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/services"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/model/gateway"
@@ -85,4 +87,56 @@ func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
 		return t, nil
 	}
 	return nil, errors.New(status.Unusable(b.status, "transport", name, b.config.HTTP.ServersTransports))
+}
+
+// chained puts the middlewares before the handler, at an entry point.
+func (b *builder) chained(entry string, names []string, handler http.Handler) (http.Handler, error) {
+	if len(names) > 0 {
+		if b.now.states == nil {
+			b.now.states = map[string]middleware.States{}
+		}
+		b.now.states[entry] = middleware.States{}
+	}
+	for _, name := range slices.Backward(names) {
+		wrap, err := b.middleware(entry, name)
+		if err != nil {
+			return nil, err
+		}
+		handler = wrap(handler)
+	}
+	return handler, nil
+}
+
+func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handler, error) {
+	b.need("middleware", name)
+	value := b.config.HTTP.Middlewares[name]
+	if value == nil || b.status.Disabled("middleware", name) {
+		return nil, b.noMiddleware(name)
+	}
+	deps := middleware.Deps{
+		Middleware: func(inner string) (string, *gateway.Middleware, error) {
+			b.need("middleware", inner)
+			value := b.config.HTTP.Middlewares[inner]
+			if value == nil {
+				return inner, nil, b.noMiddleware(inner)
+			}
+			return inner, value, nil
+		},
+		Service: b.part,
+		Last:    b.now.last[entry], Next: b.now.states[entry],
+	}
+	var wrap func(http.Handler) http.Handler
+	var err error
+	// The states that it has begun stay in Next, where only this middleware reads them.
+	if failed := recovery.Object("middleware "+name, func() {
+		wrap, err = middleware.New(name, value,
+			deps)
+	}); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		b.status.Disable("middleware", name, err.Error())
+		return nil, b.noMiddleware(name)
+	}
+	return wrap, nil
 }

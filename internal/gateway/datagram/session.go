@@ -1,12 +1,8 @@
 package datagram
 
 import (
-	"container/list"
 	"net"
-	"net/netip"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,32 +14,6 @@ import (
 const largest = 1 << 16
 
 var buffers = sync.Pool{New: func() any { return new([largest]byte) }}
-
-// key identifies a session.
-type key struct {
-	client netip.AddrPort
-	local  local
-}
-
-// session forwards the datagrams of one client.
-type session struct {
-	key
-	entry  *Entry
-	server *Server
-	conn   *net.UDPConn
-	raw    syscall.RawConn
-	// used is when a datagram was forwarded last, in nanoseconds since 1970.
-	used     atomic.Int64
-	answered atomic.Bool
-	// place is that in the entry point's list of unanswered or answered sessions.
-	place *list.Element
-
-	// send is passed to raw.Write and sends out; failed is the result. Only the entry point's
-	// goroutine uses them.
-	send   func(fd uintptr) bool
-	out    []byte
-	failed error
-}
 
 // newSession connects to the server.
 func newSession(e *Entry, k key, to *Server) (*session, error) {

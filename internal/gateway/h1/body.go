@@ -5,8 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"fairlead/internal/gateway/h1/wire"
@@ -14,25 +12,6 @@ import (
 
 // maxDiscard is how much of a body that the handler has not read is read to keep the connection.
 const maxDiscard = 256 << 10
-
-// requestBody is the body of one request. It is not used again, so that a late read cannot reach the
-// next request.
-type requestBody struct {
-	mu      sync.Mutex
-	conn    *conn // nil after the end of the request
-	left    int64
-	chunked bool
-	decoder wire.Chunked
-	request *http.Request
-	err     error
-	// whole: the body was read to its end, and nothing reads the connection for it any more. failed: it
-	// cannot be read to its end.
-	whole, failed atomic.Bool
-	// received is atomic, because a goroutine of the handler may still wait in Read.
-	received atomic.Int64
-	// last is when a part was read last, in nanoseconds since 1970.
-	last atomic.Int64
-}
 
 // setBody gives the request its body.
 func (c *conn) setBody() {
@@ -246,4 +225,18 @@ func (b *requestBody) end() bool {
 		}
 	}
 	return false
+}
+
+// sendContinue sends the interim response 100 if the client waits for it and the final one has not
+// begun.
+func (w *writer) sendContinue() {
+	if !w.expect.Load() {
+		return
+	}
+	w.interim.Lock()
+	defer w.interim.Unlock()
+	if !w.sealed && w.expect.Load() {
+		_, _ = io.WriteString(w.conn.Conn, "HTTP/1.1 100 Continue\r\n\r\n")
+		w.expect.Store(false)
+	}
 }

@@ -8,81 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"fairlead/internal/gateway/h1/wire"
 )
-
-// conn is a client's connection. It belongs to the goroutine of ServeConn but for its atomic fields.
-type conn struct {
-	wire.Input
-	out    wire.Output
-	server *Server
-	tcp    *net.TCPConn
-	tls    *tls.ConnectionState
-	// secure: the connection uses TLS. Unlike tls, it is known before the handshake: inspect reads it.
-	secure bool
-	// socket is the descriptor, also below TLS.
-	socket syscall.RawConn
-	remote string
-
-	// reading is the phase of the connection and its start, writing the start of a write in
-	// progress or 0.
-	reading, writing atomic.Int64
-	ctx              atomic.Pointer[requestContext]
-	// seen is what the kernel has moved as of the last inspection.
-	seen wire.Transferred
-
-	// request, url, header and values are used again by each request. blank is a request with
-	// nothing but the context.
-	request, blank *http.Request
-	url            url.URL
-	header         http.Header
-	values         []string
-	fields         []wire.Field
-	body           *requestBody
-	w              writer
-	// deadlines: a handler has set a deadline, which must not concern the next request.
-	deadlines atomic.Bool
-
-	age
-	// heard is called when the first head is complete, and is nil afterwards. ended is called when the
-	// connection has ended.
-	heard, ended func()
-	// since is when a connection that was parked began to wait, in seconds; 0 if it is new. stays:
-	// it cannot be parked.
-	since int64
-	stays atomic.Bool
-}
-
-// age is the age of a connection: the second in which it was opened, and its requests.
-type age struct {
-	opened   int64
-	requests int
-}
-
-// isOver reports whether the connection must close after the current request.
-func (a *age) isOver(s *Server) bool {
-	return s.MaxRequests > 0 && a.requests >= s.MaxRequests ||
-		s.MaxAge > 0 && s.now.Load()-a.opened >= seconds(s.MaxAge)
-}
-
-// Phases of a connection.
-const (
-	phaseNew     = iota // a new connection, also during the TLS handshake: no byte of a request has arrived
-	phaseHead           // a head is incomplete
-	phaseIdle           // no byte of the next request has arrived
-	phaseHandler        // a handler runs
-	phaseBody           // a handler waits for a part of the body
-	phaseParks          // as phaseIdle; inspect has interrupted the read, so that the connection is parked
-)
-
-// mark packs a phase and the second in which it began.
-func mark(phase, second int64) int64 { return second<<3 | phase }
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, tcp: wire.TCPOf(nc), socket: wire.RawOf(nc), remote: nc.RemoteAddr().String(),
@@ -94,46 +24,6 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.w.conn, c.w.header = c, http.Header{}
 	c.newContext()
 	return c
-}
-
-func (c *conn) enter(phase int64) { c.reading.Store(mark(phase, c.server.now.Load())) }
-
-// outcome is why serve has returned.
-type outcome int
-
-const (
-	mustClose outcome = iota
-	takenOver         // a handler has the connection
-	isParked
-)
-
-// serve serves requests until the connection ends or is parked.
-func (c *conn) serve() outcome {
-	defer func() { c.ctx.Load().cancel(context.Canceled) }()
-	if !c.handshake() {
-		return mustClose
-	}
-	for since := c.since; ; since = c.server.now.Load() {
-		err := c.readRequest(since)
-		for err == errParks {
-			if c.park() {
-				return isParked
-			}
-			err = c.readRequest(c.reading.Load() >> 3)
-		}
-		if err != nil {
-			c.refuse(err)
-			return mustClose
-		}
-		ok := c.handle()
-		if c.w.hijacked {
-			return takenOver
-		}
-		if !ok || !c.next() {
-			c.Release()
-			return mustClose
-		}
-	}
 }
 
 // handshaker is a connection with TLS.
@@ -160,12 +50,6 @@ var crlf = []byte("\r\n")
 // maxEmptyLines is how many empty lines a client may send before a request. Some clients send one behind the body
 // of the last request (RFC 9112 2.2).
 const maxEmptyLines = 8
-
-// proxySignature is what a PROXY header of version 2 begins with, behind two empty lines.
-const proxySignature = "\x00\r\nQUIT\n"
-
-// errProxyHeader answers a PROXY header of a peer that is not trusted: it is data.
-var errProxyHeader = &refusal{http.StatusBadRequest, "a PROXY header is not accepted from this address"}
 
 // errParks is returned by readRequest if the connection has waited for so long that it is parked.
 var errParks = errors.New("the connection is to be parked")
@@ -310,14 +194,6 @@ func (c *conn) linger(whole bool) {
 	}
 }
 
-// refusal is an error that the client gets as a response.
-type refusal struct {
-	status int
-	reason string
-}
-
-func (r *refusal) Error() string { return r.reason }
-
 // refuse answers a request that could not be parsed.
 func (c *conn) refuse(err error) {
 	var r *refusal
@@ -383,9 +259,6 @@ func (c *conn) limitRead(limit time.Duration, waited int64) (passed bool) {
 	}
 	return passed
 }
-
-// seconds rounds up.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // interruptIdle ends the connection if it waits for a request.
 func (c *conn) interruptIdle() {

@@ -3,24 +3,10 @@ package h1
 import (
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
 )
-
-// requestContext is the context of the requests of a connection. It starts no goroutine and has no
-// channel until one is asked for; then it serves one request only.
-type requestContext struct {
-	conn   *conn
-	parent context.Context
-
-	mu    sync.Mutex
-	done  chan struct{}
-	err   error
-	after map[*func()]struct{}
-	stop  func() bool
-}
 
 // newContext gives the connection a context that no request has used.
 func (c *conn) newContext() {

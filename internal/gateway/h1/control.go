@@ -12,34 +12,6 @@ import (
 	"fairlead/internal/gateway/h1/wire"
 )
 
-// sendContinue sends the interim response 100 if the client waits for it and the final one has not
-// begun.
-func (w *writer) sendContinue() {
-	if !w.expect.Load() {
-		return
-	}
-	w.interim.Lock()
-	defer w.interim.Unlock()
-	if !w.sealed && w.expect.Load() {
-		_, _ = io.WriteString(w.conn.Conn, "HTTP/1.1 100 Continue\r\n\r\n")
-		w.expect.Store(false)
-	}
-}
-
-func (w *writer) writeInterim(status int) {
-	if w.request.ProtoMinor == 0 {
-		return
-	}
-	w.appendStatus(status)
-	for key, values := range w.header {
-		if key != "Content-Length" && !wire.HopByHop(key) {
-			w.appendField(key, values)
-		}
-	}
-	w.buf = append(w.buf, '\r', '\n')
-	w.send(nil)
-}
-
 // errUnread is the error of Hijack while a part of the request's body is not read.
 var errUnread = errors.New("the request's body is not read to its end: read it before Hijack")
 

@@ -11,8 +11,8 @@
 //
 // Connections hold a buffer only from the first byte that is readable until the last one is consumed
 // (see wire.Input). A connection that waits for seconds has no goroutine either: it is parked in an epoll set,
-// and gets a new goroutine when it is readable (park.go). Bodies pass from that buffer to the other side's socket; long
-// bodies between two TCP connections are spliced by the kernel (net.TCPConn.ReadFrom).
+// and gets a new goroutine when it is readable (park.go, serve.go). Bodies pass from that buffer to the other side's
+// socket; long bodies between two TCP connections are spliced by the kernel (net.TCPConn.ReadFrom).
 //
 // Deadlines are not set per request. One goroutine per pool and per server inspects all connections
 // about once a second: it closes idle connections, interrupts those whose request was cancelled or

@@ -12,6 +12,20 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
+// refusal is an error that the client gets as a response.
+type refusal struct {
+	status int
+	reason string
+}
+
+// proxySignature is what a PROXY header of version 2 begins with, behind two empty lines.
+const proxySignature = "\x00\r\nQUIT\n"
+
+// errProxyHeader answers a PROXY header of a peer that is not trusted: it is data.
+var errProxyHeader = &refusal{http.StatusBadRequest, "a PROXY header is not accepted from this address"}
+
+func (r *refusal) Error() string { return r.reason }
+
 // parse parses a head into c.request. Common requests are parsed here; all others by http.ReadRequest,
 // so that both accept the same (see FuzzHead).
 func (c *conn) parse(text string) error {

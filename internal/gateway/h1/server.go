@@ -4,58 +4,10 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
-	"fairlead/internal/gateway/h1/wire"
 )
-
-// Server serves HTTP/1.0 and HTTP/1.1 to clients. Set the fields before the first connection. Durations
-// of 0 mean no limit; they have a granularity of about a second.
-//
-// Handlers are those of net/http, with three differences. The request and its header belong to the
-// connection: a handler must not use them after it has returned. Handlers may read the request's body
-// after they have begun to write (EnableFullDuplex). The Content-Type of a response is not detected.
-type Server struct {
-	Handler http.Handler
-	// Context is the parent of the requests' contexts. Nil means context.Background.
-	Context context.Context
-	// MaxHeaderBytes limits the head of a request. 0 means 64 KiB.
-	MaxHeaderBytes int
-	// HeaderTimeout limits the time until a head is complete, on a new connection with the TLS
-	// handshake. IdleTimeout limits the time between two requests.
-	HeaderTimeout, IdleTimeout time.Duration
-	// ReadTimeout limits the time without progress while a body is read, WriteTimeout while a
-	// response is written.
-	ReadTimeout, WriteTimeout time.Duration
-	// MaxRequests and MaxAge limit the requests and the age of a connection: the response that reaches a limit
-	// is its last one. 0 means no limit.
-	MaxRequests int
-	MaxAge      time.Duration
-	// MaxConns limits the connections; further ones are closed at once. 0 means no limit.
-	MaxConns int
-	// Panicked, if not nil, is called with the value of a handler's panic, other than
-	// http.ErrAbortHandler, on the goroutine that has panicked.
-	Panicked func(r *http.Request, value any)
-
-	mu        sync.Mutex
-	conns     map[*conn]struct{}
-	listeners map[net.Listener]struct{}
-	parking   parking
-	timer     *time.Timer
-	// drained is closed when the last connection ends after Shutdown.
-	drained chan struct{}
-	// draining is set by Shutdown, last by Drain and Shutdown: the next response of a connection is
-	// its last.
-	draining, last atomic.Bool
-	// now is the time of the last inspection, in seconds since the epoch, and date the same time
-	// for the Date field.
-	now     atomic.Int64
-	date    atomic.Pointer[string]
-	refused atomic.Uint64
-}
 
 // tick is the interval between two inspections of all connections.
 const tick = time.Second
@@ -109,26 +61,6 @@ func (s *Server) enter(nc net.Conn, heard, ended func()) (c *conn) {
 	return c
 }
 
-// run serves a connection that was added.
-func (s *Server) run(c *conn) {
-	end := mustClose
-	defer func() { s.settle(c, end) }()
-	defer goroutine.Recover("serve a connection")
-	end = c.serve()
-}
-
-// settle ends a connection unless another one has it.
-func (s *Server) settle(c *conn, end outcome) {
-	switch end {
-	case isParked:
-		return
-	case mustClose:
-		s.remove(c)
-		_ = c.Conn.Close()
-	}
-	c.ended()
-}
-
 // Connections returns the number of connections, and of those that MaxConns has refused.
 func (s *Server) Connections() (open int, refused uint64) {
 	s.mu.Lock()
@@ -138,39 +70,6 @@ func (s *Server) Connections() (open int, refused uint64) {
 
 // open counts the connections. The caller holds the mutex.
 func (s *Server) open() int { return len(s.conns) + len(s.parking.conns) }
-
-func (s *Server) add(c *conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining.Load() {
-		return false
-	}
-	if s.MaxConns > 0 && s.open() >= s.MaxConns {
-		s.refused.Add(1)
-		return false
-	}
-	if s.conns == nil {
-		s.conns = map[*conn]struct{}{}
-	}
-	if s.timer == nil {
-		s.setClock()
-		s.timer = goroutine.After(tick, "inspect connections", s.inspect)
-	}
-	c.opened = s.now.Load()
-	c.reading.Store(mark(phaseNew, c.opened))
-	s.conns[c] = struct{}{}
-	return true
-}
-
-func (s *Server) remove(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, c)
-	if len(s.conns) == 0 && s.drained != nil {
-		close(s.drained)
-		s.drained = nil
-	}
-}
 
 func (s *Server) setClock() {
 	now := time.Now()
@@ -238,9 +137,30 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *Server) maxHead() int {
-	if s.MaxHeaderBytes > 0 {
-		return s.MaxHeaderBytes
+// Drain lets each connection end with its next response, which has "Connection: close". It
+// closes no connection: one that waits for a request may still send it. Call Shutdown
+// to close those, and Serve's listener to accept no others.
+func (s *Server) Drain() { s.last.Store(true) }
+
+func (s *Server) add(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		return false
 	}
-	return wire.BufferSize
+	if s.MaxConns > 0 && s.open() >= s.MaxConns {
+		s.refused.Add(1)
+		return false
+	}
+	if s.conns == nil {
+		s.conns = map[*conn]struct{}{}
+	}
+	if s.timer == nil {
+		s.setClock()
+		s.timer = goroutine.After(tick, "inspect connections", s.inspect)
+	}
+	c.opened = s.now.Load()
+	c.reading.Store(mark(phaseNew, c.opened))
+	s.conns[c] = struct{}{}
+	return true
 }

@@ -5,8 +5,8 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
 
 	"fairlead/internal/gateway/h1/wire"
 )
@@ -15,36 +15,6 @@ import (
 const outSize = 8 << 10
 
 var outs = sync.Pool{New: func() any { return new([outSize]byte) }}
-
-// writer is the http.ResponseWriter of a connection. Head and body are written together if the body
-// fits into the buffer.
-type writer struct {
-	conn    *conn
-	request *http.Request
-	header  http.Header
-	// buf holds what was not written to the connection: the head, then a part of the body.
-	buf []byte
-	// gap is where the fields that frame the body go, while framed is false.
-	gap      int
-	status   int
-	framed   bool
-	chunked  bool
-	bodiless bool // the response has no body, whatever the handler writes
-	head     bool // the request's method is HEAD
-	// length is the Content-Length, -1 if unknown. written counts the body.
-	length, written int64
-	// closing: the connection closes after this response.
-	closing  bool
-	hijacked bool
-	err      error
-	// expect: the client waits for the interim response 100. interim protects sealed: the final
-	// response has begun. The body may be read on another goroutine than the handler's.
-	expect  atomic.Bool
-	interim sync.Mutex
-	sealed  bool
-	vector  net.Buffers
-	parts   [2][]byte
-}
 
 // begin prepares the writer for a request.
 func (w *writer) begin(r *http.Request) {
@@ -96,100 +66,18 @@ func (w *writer) WriteHeader(status int) {
 	w.appendHead()
 }
 
-// appendHead appends the head to the buffer. If the length of the body is not known yet, a gap is left.
-func (w *writer) appendHead() {
-	w.bodiless = w.status < 200 || w.status == http.StatusNoContent || w.status == http.StatusNotModified
-	w.appendStatus(w.status)
-	date, trailer := false, w.header["Trailer"]
+func (w *writer) writeInterim(status int) {
+	if w.request.ProtoMinor == 0 {
+		return
+	}
+	w.appendStatus(status)
 	for key, values := range w.header {
-		switch key {
-		case "Connection":
-			if wire.Named(values, "close") {
-				w.closing = true
-			}
-			if w.status != http.StatusSwitchingProtocols {
-				continue
-			}
-		case "Content-Length":
-			w.takeLength(values)
-			continue
-		case "Transfer-Encoding":
-			continue
-		case "Date":
-			date = true
+		if key != "Content-Length" && !wire.HopByHop(key) {
+			w.appendField(key, values)
 		}
-		if trailer != nil && wire.Named(trailer, key) {
-			continue
-		}
-		w.appendField(key, values)
-	}
-	if !date {
-		w.buf = append(w.buf, *w.conn.server.date.Load()...)
-	}
-	if s, b := w.conn.server, w.conn.body; s.last.Load() || w.conn.isOver(s) || b != nil && b.failed.Load() {
-		w.closing = true
-	}
-	w.gap = len(w.buf)
-	switch {
-	case w.length >= 0 && w.status != http.StatusNoContent && w.status >= 200:
-		w.buf = append(w.buf, "Content-Length: "...)
-		w.buf = strconv.AppendInt(w.buf, w.length, 10)
-		w.buf = append(w.buf, '\r', '\n')
-		w.endHead()
-	case w.bodiless:
-		w.length = -1
-		w.endHead()
-	}
-}
-
-func (w *writer) appendStatus(status int) {
-	if status == http.StatusOK {
-		w.buf = append(w.buf, "HTTP/1.1 200 OK\r\n"...)
-		return
-	}
-	w.buf = append(w.buf, "HTTP/1.1 "...)
-	w.buf = strconv.AppendInt(w.buf, int64(status), 10)
-	w.buf = append(w.buf, ' ')
-	w.buf = append(w.buf, http.StatusText(status)...)
-	w.buf = append(w.buf, '\r', '\n')
-}
-
-// appendField appends a field. It leaves out names and values that would break the message, and
-// trailers.
-func (w *writer) appendField(key string, values []string) {
-	if !wire.All(key, wire.IsToken) {
-		return
-	}
-	for _, v := range values {
-		if !wire.ValidValue(v) {
-			continue
-		}
-		w.buf = append(w.buf, key...)
-		w.buf = append(w.buf, ':', ' ')
-		w.buf = append(w.buf, v...)
-		w.buf = append(w.buf, '\r', '\n')
-	}
-}
-
-func (w *writer) takeLength(values []string) {
-	if len(values) == 1 {
-		if n, err := wire.ParseLength(values[0]); err == nil {
-			w.length = n
-		}
-	}
-}
-
-// endHead ends the head; the body follows.
-func (w *writer) endHead() {
-	w.framed = true
-	switch {
-	case w.status == http.StatusSwitchingProtocols:
-	case w.closing:
-		w.buf = append(w.buf, "Connection: close\r\n"...)
-	case w.request.ProtoMinor == 0:
-		w.buf = append(w.buf, "Connection: keep-alive\r\n"...)
 	}
 	w.buf = append(w.buf, '\r', '\n')
+	w.send(nil)
 }
 
 // frame decides how a body of unknown length ends. If final, the buffer holds the whole body.
@@ -394,4 +282,33 @@ func (w *writer) finish() bool {
 	w.release()
 	short := w.length >= 0 && w.written < w.length && !w.head && !w.bodiless
 	return w.err == nil && !short && w.status != http.StatusSwitchingProtocols
+}
+
+// appendEnd appends the last chunk and the trailer.
+func (w *writer) appendEnd() {
+	w.buf = append(w.buf, "0\r\n"...)
+	announced := w.header["Trailer"]
+	for key, values := range w.header {
+		name, prefixed := strings.CutPrefix(key, http.TrailerPrefix)
+		if (prefixed || len(announced) > 0 && wire.Named(announced, key)) && wire.TrailerAllowed(name) {
+			w.appendField(name, values)
+		}
+	}
+	w.buf = append(w.buf, '\r', '\n')
+}
+
+// hasTrailer returns true if the handler has announced a trailer or set one with http.TrailerPrefix.
+func (w *writer) hasTrailer() bool {
+	if w.request.ProtoMinor == 0 || w.head {
+		return false
+	}
+	if len(w.header["Trailer"]) > 0 {
+		return true
+	}
+	for key := range w.header {
+		if strings.HasPrefix(key, http.TrailerPrefix) {
+			return true
+		}
+	}
+	return false
 }

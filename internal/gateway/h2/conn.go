@@ -22,10 +22,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-
-	"golang.org/x/net/http2"
-
-	"fairlead/internal/gateway/goroutine"
 )
 
 // maxFrame is the largest frame, which the server must announce (SETTINGS_MAX_FRAME_SIZE).
@@ -63,6 +59,9 @@ type Conn struct {
 	small  [smallSize]byte
 }
 
+// malformedField is a field whose name is malformed, without indexing (RFC 7541 6.2.2).
+const malformedField = "\x00\x01A\x00"
+
 // New returns the connection for the server. It calls heard when the first head of a request is complete.
 func New(c net.Conn, heard func()) *Conn { return &Conn{Conn: c, heard: heard} }
 
@@ -72,79 +71,12 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 // errFault ends a connection after a mistake in the gateway.
 var errFault = errors.New("a mistake in the gateway has ended the connection")
 
-// Read implements net.Conn. The library calls it on a goroutine that does not recover.
-func (c *Conn) Read(p []byte) (n int, err error) {
-	err = errFault // if it panics
-	defer goroutine.Recover("read a connection of HTTP/2", func() { _ = c.Conn.Close() })
-	n, err = c.readFrames(p)
-	return n, err
-}
-
-// readFrames reads what may pass.
-func (c *Conn) readFrames(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	for c.passed == 0 {
-		if err := c.inspect(); err != nil {
-			return 0, err
-		}
-	}
-	if c.r == c.w {
-		// Only a payload that is not inspected has passed before it was read.
-		n, err := c.Conn.Read(p[:min(len(p), c.passed)])
-		c.passed -= n
-		return n, err
-	}
-	n := copy(p, c.buf[c.r:min(c.w, c.r+c.passed)])
-	c.r, c.passed = c.r+n, c.passed-n
-	if c.r == c.w {
-		c.release()
-	}
-	return n, nil
-}
-
 // release empties the buffer.
 func (c *Conn) release() {
 	if len(c.buf) == largeSize {
 		buffers.Put((*[largeSize]byte)(c.buf))
 	}
 	c.buf, c.r, c.w = nil, 0, 0
-}
-
-// inspect decides how many bytes may pass.
-func (c *Conn) inspect() error {
-	if !c.inspected {
-		if err := c.need(len(http2.ClientPreface)); err != nil {
-			return err
-		}
-		if string(c.buf[c.r:c.r+len(http2.ClientPreface)]) != http2.ClientPreface {
-			return errPreface
-		}
-		c.inspected, c.passed = true, len(http2.ClientPreface)
-		return nil
-	}
-	if err := c.need(header); err != nil {
-		return err
-	}
-	length := int(binary.BigEndian.Uint32(c.buf[c.r:]) >> 8)
-	kind := http2.FrameType(c.buf[c.r+3])
-	c.passed = header + length
-	c.count(kind)
-	if length > maxFrame || kind != http2.FrameHeaders && kind != http2.FrameSettings {
-		return nil
-	}
-	c.passed = 0
-	if err := c.need(header + length); err != nil {
-		return err
-	}
-	if kind == http2.FrameHeaders {
-		c.hear()
-		c.headers(length)
-	} else {
-		c.settings(length)
-	}
-	return nil
 }
 
 // need reads until the buffer has n bytes.

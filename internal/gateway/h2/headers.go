@@ -5,9 +5,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// malformedField is a field whose name is malformed, without indexing (RFC 7541 6.2.2).
-const malformedField = "\x00\x01A\x00"
-
 // headers appends a malformed field to the header block of a malformed request. A block that goes on
 // in CONTINUATION frames passes as it is.
 func (c *Conn) headers(length int) {

@@ -3,6 +3,7 @@ package metric
 import (
 	"crypto/tls"
 	"net/http"
+	"time"
 )
 
 // methods are the values of the label method. All other methods have the first value, so that
@@ -15,6 +16,22 @@ var protocols = [...]string{"http", "websocket", "sse"}
 
 // Kind is the method and the protocol of a request, as indexes of methods and protocols.
 type Kind struct{ method, protocol uint8 }
+
+// Request is a request that has ended.
+type Request struct {
+	Kind
+	Status int
+	// TLS is nil without TLS.
+	TLS *tls.ConnectionState
+	// Service is the one that got the request last, empty if none did. ServiceTook is how long it
+	// took.
+	Service           string
+	Took, ServiceTook time.Duration
+	// Received and Sent are the sizes of the bodies in bytes.
+	Received, Sent int64
+	// Retries is how many times the request was sent again.
+	Retries int
+}
 
 // KindOf returns the kind of the request.
 func KindOf(r *http.Request) Kind {

@@ -66,14 +66,14 @@ func (m *Metrics) addScopes(settings *gateway.Metrics) {
 	}
 	if isSet(settings.AddEntryPointsLabels, true) {
 		m.entryPoints = newScope(m.Registry, "entrypoint", buckets, "entrypoint")
-		m.openAtEntries = newOpens(m, "entrypoint")
+		m.openAtEntries = newOpens(m.Registry, &m.mu, "entrypoint")
 	}
 	if isSet(settings.AddRoutersLabels, false) {
 		m.routers = newScope(m.Registry, "router", buckets, "router", "service")
 	}
 	if isSet(settings.AddServicesLabels, true) {
 		m.services = newScope(m.Registry, "service", buckets, "service")
-		m.openAtServices = newOpens(m, "service")
+		m.openAtServices = newOpens(m.Registry, &m.mu, "service")
 	}
 }
 

@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,15 +57,16 @@ func (o *Open) each(f func(k Kind, open int64)) {
 // opens are the open requests of all entry points, or of all services, by name. As in Traefik v2,
 // the metric is called open_connections.
 type opens struct {
-	*Metrics
+	// mu is that of Metrics. It protects of.
+	mu   *sync.Mutex
 	of   map[string]*Open
 	desc *prometheus.Desc
 }
 
-func newOpens(m *Metrics, kind string) *opens {
-	o := &opens{m, map[string]*Open{}, prometheus.NewDesc("traefik_"+kind+"_open_connections",
+func newOpens(registry *prometheus.Registry, mu *sync.Mutex, kind string) *opens {
+	o := &opens{mu, map[string]*Open{}, prometheus.NewDesc("traefik_"+kind+"_open_connections",
 		"Requests without a complete response by "+kind+".", []string{"method", "protocol", kind}, nil)}
-	m.Registry.MustRegister(o)
+	registry.MustRegister(o)
 	return o
 }
 

@@ -1,26 +1,6 @@
 package metric
 
-import (
-	"crypto/tls"
-	"sync/atomic"
-	"time"
-)
-
-// Request is a request that has ended.
-type Request struct {
-	Kind
-	Status int
-	// TLS is nil without TLS.
-	TLS *tls.ConnectionState
-	// Service is the one that got the request last, empty if none did. ServiceTook is how long it
-	// took.
-	Service           string
-	Took, ServiceTook time.Duration
-	// Received and Sent are the sizes of the bodies in bytes.
-	Received, Sent int64
-	// Retries is how many times the request was sent again.
-	Retries int
-}
+import "sync/atomic"
 
 // Source finds the counters of the requests that take one router at one entry point, or no router.
 type Source struct {

@@ -14,6 +14,7 @@ package middleware
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -38,21 +39,12 @@ type Deps struct {
 // builder builds a middleware.
 type builder struct {
 	Deps
+	// kinds makes the middleware of each field of a value.
+	kinds []kind
 	// path has the names of the chains around the middleware, and its own.
 	path []string
 	// part is what the constructor gets.
 	part base.Builder
-}
-
-// New returns the middleware of a value. It fails if the value has no field, more than
-// one, or an invalid one; the error names the middleware. The caller builds one per
-// router: a middleware with a state, such as a rate, does not share it with another
-// router. Deps.Last and Deps.Next carry states from one configuration to the next.
-func New(name string, value *gateway.Middleware, deps Deps) (func(http.Handler) http.Handler, error) {
-	if deps.Now == nil {
-		deps.Now = time.Now
-	}
-	return (&builder{Deps: deps}).build(name, value)
 }
 
 func (b *builder) build(name string, value *gateway.Middleware) (base.Func, error) {
@@ -63,13 +55,13 @@ func (b *builder) build(name string, value *gateway.Middleware) (base.Func, erro
 		return nil, fmt.Errorf("build middleware %q: it contains itself: %s", name,
 			strings.Join(append(slices.Clone(b.path), name), " → "))
 	}
-	inner := &builder{Deps: b.Deps, path: append(slices.Clone(b.path), name),
+	inner := &builder{Deps: b.Deps, kinds: b.kinds, path: append(slices.Clone(b.path), name),
 		part: base.Builder{Service: b.Service, Now: b.Now}}
 	if made := inner.kept(value); made != nil {
 		return made, nil
 	}
 	var found []base.Func
-	for _, kind := range kinds {
+	for _, kind := range b.kinds {
 		made, err := kind(inner, value)
 		if err != nil {
 			return nil, fmt.Errorf("build middleware %q: %w", name, err)
@@ -86,6 +78,28 @@ func (b *builder) build(name string, value *gateway.Middleware) (base.Func, erro
 		return found[0], nil
 	}
 	return nil, fmt.Errorf("build middleware %q: it has %d types: make one middleware of each", name, len(found))
+}
+
+// kept returns the middleware of the last configuration, nil if there is none with this value.
+func (b *builder) kept(value *gateway.Middleware) base.Func {
+	if b.Next == nil {
+		return nil
+	}
+	key := b.Next.key(b.path)
+	last := b.Last[key]
+	if last.made == nil || last.value != value && !reflect.DeepEqual(last.value, value) {
+		return nil
+	}
+	b.Next[key] = state{value, last.made}
+	return last.made
+}
+
+// keep records a middleware for the next configuration, unless it depends on more than its
+// value.
+func (b *builder) keep(value *gateway.Middleware, made base.Func) {
+	if b.Next != nil && !b.part.Depends {
+		b.Next[b.Next.key(b.path)] = state{value, made}
+	}
 }
 
 // kind makes the middleware of one field of a value. It returns nil if the field is nil.

@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"reflect"
-
 	"fairlead/internal/gateway/middleware/base"
 	"fairlead/internal/model/gateway"
 )
@@ -34,26 +32,4 @@ func (s States) key(path []string) string {
 		key += "\x00"
 	}
 	return key
-}
-
-// kept returns the middleware of the last configuration, nil if there is none with this value.
-func (b *builder) kept(value *gateway.Middleware) base.Func {
-	if b.Next == nil {
-		return nil
-	}
-	key := b.Next.key(b.path)
-	last := b.Last[key]
-	if last.made == nil || last.value != value && !reflect.DeepEqual(last.value, value) {
-		return nil
-	}
-	b.Next[key] = state{value, last.made}
-	return last.made
-}
-
-// keep records a middleware for the next configuration, unless it depends on more than its
-// value.
-func (b *builder) keep(value *gateway.Middleware, made base.Func) {
-	if b.Next != nil && !b.part.Depends {
-		b.Next[b.Next.key(b.path)] = state{value, made}
-	}
 }

@@ -3,7 +3,6 @@ package rule
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // Error is a fault of a rule.
@@ -30,16 +29,6 @@ func (e *argumentError) Error() string { return e.problem }
 
 func badArgument(index int, format string, args ...any) error {
 	return &argumentError{index, fmt.Sprintf(format, args...)}
-}
-
-func (p *parser) fail(offset int, format string, args ...any) error {
-	return &Error{Column: utf8.RuneCountInString(p.text[:offset]) + 1, Problem: fmt.Sprintf(format, args...)}
-}
-
-// failOther returns an error of a rule that may be valid in v2.
-func (p *parser) failOther(offset int, unknown bool, format string, args ...any) error {
-	return &Error{Column: utf8.RuneCountInString(p.text[:offset]) + 1, Problem: fmt.Sprintf(format, args...),
-		otherSyntax: true, unknown: unknown}
 }
 
 // list joins the names for a message.

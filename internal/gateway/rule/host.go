@@ -121,3 +121,19 @@ func isHost(text string) bool {
 	}
 	return text != ""
 }
+
+// CanonicalHost returns the form in which hosts and server names are compared: in lower case,
+// without a trailing dot, an IPv6 address without brackets and in the text form of RFC 5952.
+// International names are A-labels (RFC 5890) in rules, requests and handshakes alike.
+func CanonicalHost(name string) string {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	if strings.Contains(name, ":") {
+		bare := strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+		if ip, err := netip.ParseAddr(bare); err == nil {
+			return ip.String()
+		}
+	}
+	return name
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }

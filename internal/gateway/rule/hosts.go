@@ -1,7 +1,6 @@
 package rule
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -114,20 +113,6 @@ func (m *matcher) hosts() (hosts []value, ok bool) {
 		}
 	}
 	return hosts, true
-}
-
-// CanonicalHost returns the form in which hosts and server names are compared: in lower case,
-// without a trailing dot, an IPv6 address without brackets and in the text form of RFC 5952.
-// International names are A-labels (RFC 5890) in rules, requests and handshakes alike.
-func CanonicalHost(name string) string {
-	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	if strings.Contains(name, ":") {
-		bare := strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
-		if ip, err := netip.ParseAddr(bare); err == nil {
-			return ip.String()
-		}
-	}
-	return name
 }
 
 // Domains returns the names for which a certificate is needed: those of Host and HostSNI

@@ -278,4 +278,12 @@ func (p *parser) unexpected(want string) error {
 	return p.fail(p.offset, "unexpected %q: want %s", string(c), want)
 }
 
-func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func (p *parser) fail(offset int, format string, args ...any) error {
+	return &Error{Column: utf8.RuneCountInString(p.text[:offset]) + 1, Problem: fmt.Sprintf(format, args...)}
+}
+
+// failOther returns an error of a rule that may be valid in v2.
+func (p *parser) failOther(offset int, unknown bool, format string, args ...any) error {
+	return &Error{Column: utf8.RuneCountInString(p.text[:offset]) + 1, Problem: fmt.Sprintf(format, args...),
+		otherSyntax: true, unknown: unknown}
+}

@@ -79,27 +79,6 @@ func normalise(s string) (normal string, ok bool) {
 	return b.String(), ok
 }
 
-// decodePath decodes the escapes of a clean path, except those of reserved characters
-// (RFC 3986, 2.2) and of the percent sign.
-func decodePath(s string) string {
-	if strings.IndexByte(s, '%') < 0 {
-		return s
-	}
-	var b strings.Builder
-	b.Grow(len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) {
-			if c := unhex(s[i+1])<<4 | unhex(s[i+2]); c != '%' && !isReserved(c) {
-				b.WriteByte(c)
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
 // isPlain reports whether the character stays as it is in a normal path.
 func isPlain(c byte) bool { return isUnreserved(c) || isReserved(c) }
 
@@ -107,16 +86,7 @@ func isUnreserved(c byte) bool {
 	return isLetter(c) || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
 }
 
-func isReserved(c byte) bool { return strings.IndexByte(":/?#[]@!$&'()*+,;=", c) >= 0 }
-
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return (c | 0x20) - 'a' + 10
-}
 
 // pathV3 takes a path or the beginning of a path, escaped or not.
 func pathV3(how comparison) func([]string) ([]test, error) {

@@ -8,35 +8,10 @@ package rule
 
 import (
 	"fmt"
-	"net/http"
-	"net/netip"
-	"net/url"
 	"strings"
 
 	"fairlead/internal/expression"
 )
-
-// Request is what rules match. Those of TCP routers match Host, ALPN and Client only.
-// A Request is for one goroutine at a time: it keeps what matchers derive from it.
-type Request struct {
-	Method string
-	// Host is in lower case, without a port, a trailing dot, or the brackets of an IPv6
-	// address. For TCP it is the server name of the TLS handshake (SNI), or empty.
-	Host string
-	// Path is the path that CleanPath returned.
-	Path string
-	// RawQuery is the query without the question mark.
-	RawQuery string
-	Header   http.Header
-	// Client is the client's address without a zone; an IPv4 address is not mapped.
-	Client netip.Addr
-	// ALPN has the protocols that the client offers in the TLS handshake.
-	ALPN []string
-
-	decoded   string
-	isDecoded bool
-	query     url.Values
-}
 
 // Rule is a parsed rule. It is immutable, and safe for concurrent use.
 type Rule struct {
@@ -113,21 +88,4 @@ func (r *Rule) String() string {
 	var b strings.Builder
 	r.root.write(&b)
 	return b.String()
-}
-
-// parameters returns the parsed query. Like net/url, it leaves out what is malformed.
-func (q *Request) parameters() url.Values {
-	if q.query == nil {
-		q.query, _ = url.ParseQuery(q.RawQuery)
-	}
-	return q.query
-}
-
-// decodedPath returns the path for regular expressions: decoded, except for reserved
-// characters and the percent sign, so that %2F is no separator.
-func (q *Request) decodedPath() string {
-	if !q.isDecoded {
-		q.decoded, q.isDecoded = decodePath(q.Path), true
-	}
-	return q.decoded
 }

@@ -1,12 +1,9 @@
 package services
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"fairlead/internal/balance/wrr"
@@ -35,34 +32,6 @@ type balancer struct {
 	turns   *wrr.Turns
 	// open counts the requests in progress. It is nil if the metrics lack them.
 	open *metric.Open
-}
-
-func newBalancer(service string, value *gateway.LoadBalancer, places []*place, turns *atomic.Uint64, open *metric.Open,
-	log *slog.Logger) (*balancer, error) {
-	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
-		cookie: sticky.Cookie(service, value.Sticky), passive: condition.NewPassive(value.PassiveHealthCheck),
-		open: open, log: log}
-	b.watches = b.passive != nil || value.Strategy == "leasttime"
-	weights := make([]int, len(places))
-	for i, p := range places {
-		if weights[i] = p.weight; p.fenced {
-			weights[i] = 0
-		}
-	}
-	b.turns = wrr.NewTurns(weights, turns)
-	switch value.Strategy {
-	case "", "wrr":
-		b.next = b.byTurn
-	case "p2c":
-		b.next = b.lessLoaded
-	case "hrw":
-		b.next = b.byAddress
-	case "leasttime":
-		b.next = b.byTime
-	default:
-		return nil, errors.New("strategy " + strconv.Quote(value.Strategy) + ": want wrr, p2c, hrw or leasttime")
-	}
-	return b, nil
 }
 
 // of returns the server of the client's session, nil if it has none that is up.
@@ -224,6 +193,16 @@ func (b *balancer) learn(p *place, r *http.Request, seen *observe.Response, err 
 		b.log.Info("server is taken out after failed requests", "service", b.service,
 			"server", gateway.ShownURL(p.url.String()), "for", b.passive.Window)
 	}
+}
+
+func (b *balancer) usable() []*place {
+	up := make([]*place, 0, len(b.places))
+	for _, p := range b.places {
+		if p.weight > 0 && !p.fenced && p.IsUp() {
+			up = append(up, p)
+		}
+	}
+	return up
 }
 
 // failed answers a request that could not be forwarded. If the response has begun,

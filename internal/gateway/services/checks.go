@@ -3,31 +3,12 @@ package services
 import (
 	"cmp"
 	"net/http"
-	"reflect"
-	"slices"
 
 	"fairlead/internal/gateway/healthcheck"
 	"fairlead/internal/gateway/transport"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
-
-// checkOf is a service whose servers are checked.
-type checkOf struct {
-	value   gateway.HealthCheck
-	servers []healthcheck.Server
-	via     *gateway.ServersTransport
-}
-
-func (c checkOf) equal(o checkOf) bool {
-	return slices.Equal(c.servers, o.servers) && reflect.DeepEqual(c.value, o.value) && reflect.DeepEqual(c.via, o.via)
-}
-
-// runningCheck is a check with what it was started for.
-type runningCheck struct {
-	*healthcheck.Checks
-	of checkOf
-}
 
 // Follow starts, replaces or stops the checks of a service, and keeps them if they stay
 // the same. state is nil if the service is gone or cannot be used.

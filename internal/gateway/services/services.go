@@ -13,11 +13,14 @@ import (
 	"iter"
 	"log/slog"
 	"net/url"
+	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/condition"
+	"fairlead/internal/gateway/healthcheck"
 	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/transport"
 	"fairlead/internal/model/gateway"
@@ -35,6 +38,23 @@ type Services struct {
 	checks  map[string]runningCheck
 	// wereDown are the servers that an earlier gateway has found down, by digest.
 	wereDown map[string]bool
+}
+
+// checkOf is a service whose servers are checked.
+type checkOf struct {
+	value   gateway.HealthCheck
+	servers []healthcheck.Server
+	via     *gateway.ServersTransport
+}
+
+// runningCheck is a check with what it was started for.
+type runningCheck struct {
+	*healthcheck.Checks
+	of checkOf
+}
+
+func (c checkOf) equal(o checkOf) bool {
+	return slices.Equal(c.servers, o.servers) && reflect.DeepEqual(c.value, o.value) && reflect.DeepEqual(c.via, o.via)
 }
 
 // New returns the services of a gateway that has none yet.

@@ -1,12 +1,22 @@
 package services
 
 import (
+	"errors"
 	"hash/fnv"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 	"time"
+
+	"fairlead/internal/balance/wrr"
+	"fairlead/internal/gateway/condition"
+	"fairlead/internal/gateway/metric"
+	"fairlead/internal/gateway/sticky"
+	"fairlead/internal/model/gateway"
 )
 
 // byTurn takes the server whose turn it is, or the next one that is up.
@@ -79,19 +89,37 @@ func score(client, key string, weight int) float64 {
 	return -float64(weight) / math.Log(share)
 }
 
-func (b *balancer) usable() []*place {
-	up := make([]*place, 0, len(b.places))
-	for _, p := range b.places {
-		if p.weight > 0 && !p.fenced && p.IsUp() {
-			up = append(up, p)
-		}
-	}
-	return up
-}
-
 func first(places []*place) *place {
 	if len(places) == 0 {
 		return nil
 	}
 	return places[0]
+}
+
+func newBalancer(service string, value *gateway.LoadBalancer, places []*place, turns *atomic.Uint64, open *metric.Open,
+	log *slog.Logger) (*balancer, error) {
+	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
+		cookie: sticky.Cookie(service, value.Sticky), passive: condition.NewPassive(value.PassiveHealthCheck),
+		open: open, log: log}
+	b.watches = b.passive != nil || value.Strategy == "leasttime"
+	weights := make([]int, len(places))
+	for i, p := range places {
+		if weights[i] = p.weight; p.fenced {
+			weights[i] = 0
+		}
+	}
+	b.turns = wrr.NewTurns(weights, turns)
+	switch value.Strategy {
+	case "", "wrr":
+		b.next = b.byTurn
+	case "p2c":
+		b.next = b.lessLoaded
+	case "hrw":
+		b.next = b.byAddress
+	case "leasttime":
+		b.next = b.byTime
+	default:
+		return nil, errors.New("strategy " + strconv.Quote(value.Strategy) + ": want wrr, p2c, hrw or leasttime")
+	}
+	return b, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -21,21 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// Options say how serving processes run.
-type Options struct {
-	// Directory is where the next controlling process finds the serving process. Only this
-	// process's user may enter it. If empty, the serving process ends with this one.
-	Directory string
-	// Netns is an open network namespace; nil means the caller's.
-	Netns *os.File
-	// Stdout gets the access log that has no file, Stderr the log. If nil, they are dropped.
-	Stdout, Stderr *os.File
-	// Life ends when this process leaves the serving process to the next controlling process: then nothing waits
-	// for an answer any more. If nil, it does not end.
-	Life context.Context
-	Log  *slog.Logger
-}
 
 // Controller controls the serving process. Its methods may be called concurrently.
 type Controller struct {

@@ -303,3 +303,30 @@ func (s *server) asked(what ask, answer *response) (give []int, fault string) {
 	}
 	return give, ""
 }
+
+// beats sends responses with Busy while a request is carried out, until the returned function is called. A request
+// that makes no progress has none, so that a controlling process does not wait for it for ever.
+func (s *server) beats(l *link, r request) (stop func()) {
+	if !r.Beats {
+		return func() {}
+	}
+	ticker := time.NewTicker(beatEvery)
+	ended, done := make(chan struct{}), make(chan struct{})
+	goroutine.Go("report progress", func() {
+		defer close(done)
+		beat(ticker.C, ended, s.progress, func() error { return l.send(response{ID: r.ID, Busy: true}, nil) })
+	})
+	return func() {
+		ticker.Stop()
+		close(ended)
+		<-done
+	}
+}
+
+// progress returns that of the gateway, 0 if it is not made yet.
+func (s *server) progress() uint64 {
+	if g := s.made.Load(); g != nil {
+		return g.Progress()
+	}
+	return 0
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"os"
@@ -22,9 +23,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answerLimit limits the time until a serving process answers a request, or reports progress.
-const answerLimit = 30 * time.Second
-
 // process is a serving process as a controlling process sees it.
 type process struct {
 	pid int
@@ -39,6 +37,21 @@ type process struct {
 	mu   sync.Mutex
 	link *link
 	last uint64
+}
+
+// Options say how serving processes run.
+type Options struct {
+	// Directory is where the next controlling process finds the serving process. Only this
+	// process's user may enter it. If empty, the serving process ends with this one.
+	Directory string
+	// Netns is an open network namespace; nil means the caller's.
+	Netns *os.File
+	// Stdout gets the access log that has no file, Stderr the log. If nil, they are dropped.
+	Stdout, Stderr *os.File
+	// Life ends when this process leaves the serving process to the next controlling process: then nothing waits
+	// for an answer any more. If nil, it does not end.
+	Life context.Context
+	Log  *slog.Logger
 }
 
 // launch starts a process that has no settings yet.

@@ -2,13 +2,10 @@ package stream
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
@@ -16,63 +13,6 @@ import (
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
-
-// The kinds of objects, as front ends name them too.
-const (
-	RouterKind     = "TCP router"
-	ServiceKind    = "TCP service"
-	MiddlewareKind = "TCP middleware"
-	TransportKind  = "TCP transport"
-)
-
-// Source is what routers are built from.
-type Source struct {
-	Static *gateway.Static
-	Config *gateway.Config
-	Status *status.Table
-	Log    *slog.Logger
-	// Options are the TLS options by qualified name.
-	Options map[string]*tls.Config
-	// ServerTLS returns the parameters of TLS to servers.
-	ServerTLS func(*gateway.ServerTLS) (*tls.Config, error)
-	// HTTPS calls add with the entry point and the names of each HTTPS router.
-	HTTPS func(add func(entry string, names []string))
-	// Weaker returns the name of the options of HTTPS connections for a name if they are not as
-	// strict as the others, else an empty text.
-	Weaker func(entry, name, options string) string
-}
-
-// builder makes the routers of one configuration.
-type builder struct {
-	Source
-	now, next *Use
-	services  map[string]Handler
-	building  map[string]bool
-	entries   map[string]*entryRouters
-	https     map[string]*httpsNames
-}
-
-// httpsNames are the names of the HTTPS routers of an entry point.
-type httpsNames struct {
-	names map[string]bool
-	// others says that there are HTTPS routers for other names.
-	others bool
-}
-
-// has reports whether HTTPS routers take the connections for the name or the wildcard.
-func (h *httpsNames) has(name string) bool {
-	if h == nil {
-		return false
-	}
-	_, parent, ok := strings.Cut(name, ".")
-	return h.names[name] || ok && h.names["*."+parent]
-}
-
-// entryRouters are the routers of an entry point without and with TLS.
-type entryRouters struct {
-	plain, tls []*route.Router
-	targets    map[string]*target
-}
 
 // Build returns the TCP routers by entry point, and what they use: it takes from now what is
 // in use already. Faulty objects are left out, and their status says why.

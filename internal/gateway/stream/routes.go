@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"fairlead/internal/gateway/opening"
 	"fairlead/internal/gateway/route"
@@ -35,6 +36,22 @@ type target struct {
 	config *tls.Config
 	// all says that the rule is HostSNI(`*`).
 	all bool
+}
+
+// httpsNames are the names of the HTTPS routers of an entry point.
+type httpsNames struct {
+	names map[string]bool
+	// others says that there are HTTPS routers for other names.
+	others bool
+}
+
+// has reports whether HTTPS routers take the connections for the name or the wildcard.
+func (h *httpsNames) has(name string) bool {
+	if h == nil {
+		return false
+	}
+	_, parent, ok := strings.Cut(name, ".")
+	return h.names[name] || ok && h.names["*."+parent]
 }
 
 func (l routeList) empty() bool { return len(l.targets) == 0 }

@@ -62,15 +62,3 @@ func (b *guardedBody) Close() error {
 	})
 	return nil
 }
-
-// closing is a transport that can close the body of a request when a server resets the request. ReverseProxy would
-// hide that: the transport would wait until the client sends more.
-type closing struct{ *http.Transport }
-
-// RoundTrip implements http.RoundTripper.
-func (t closing) RoundTrip(r *http.Request) (*http.Response, error) {
-	if body := resultOf(r).request; body != nil && r.Body != nil {
-		r.Body = body
-	}
-	return t.Transport.RoundTrip(r)
-}

@@ -32,6 +32,18 @@ type library struct {
 // defaultFlush is how long parts of a response wait for others.
 const defaultFlush = 100 * time.Millisecond
 
+// closing is a transport that can close the body of a request when a server resets the request. ReverseProxy would
+// hide that: the transport would wait until the client sends more.
+type closing struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (t closing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if body := resultOf(r).request; body != nil && r.Body != nil {
+		r.Body = body
+	}
+	return t.Transport.RoundTrip(r)
+}
+
 // newLibrary returns a forwarder to the server. Parts of a response are sent on after the time flush, at once if
 // it is negative.
 func newLibrary(to *url.URL, t *gateway.ServersTransport, flush time.Duration) (*library, error) {

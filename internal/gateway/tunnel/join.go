@@ -10,7 +10,6 @@
 package tunnel
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -50,23 +49,6 @@ var errSilent = errors.New("the termination delay has passed")
 // failure for the end.
 func Join(a, b net.Conn, delay time.Duration) {
 	join(newDirection(b, a, delay), newDirection(a, b, delay))
-}
-
-// JoinMessages is Join without a delay for a tunnel that carries messages, as those of WebSocket. It also
-// closes the connections when ctx ends.
-func JoinMessages(ctx context.Context, a, b net.Conn) {
-	there, back := newDirection(b, a, -1), newDirection(a, b, -1)
-	if p := enter(there.source, there.sink); p != nil {
-		if there, back = p.wait(ctx); there == nil {
-			return
-		}
-	}
-	stop := goroutine.OnDone(ctx, "end a tunnel", func() {
-		_ = there.from.Close()
-		_ = there.to.Close()
-	})
-	defer stop()
-	join(there, back)
 }
 
 func join(there, back *direction) {

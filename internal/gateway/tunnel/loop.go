@@ -71,6 +71,23 @@ var loops = sync.OnceValue(func() (all []*loop) {
 // turn chooses the loop of the next tunnel.
 var turn atomic.Uint32
 
+// JoinMessages is Join without a delay for a tunnel that carries messages, as those of WebSocket. It also
+// closes the connections when ctx ends.
+func JoinMessages(ctx context.Context, a, b net.Conn) {
+	there, back := newDirection(b, a, -1), newDirection(a, b, -1)
+	if p := enter(there.source, there.sink); p != nil {
+		if there, back = p.wait(ctx); there == nil {
+			return
+		}
+	}
+	stop := goroutine.OnDone(ctx, "end a tunnel", func() {
+		_ = there.from.Close()
+		_ = there.to.Close()
+	})
+	defer stop()
+	join(there, back)
+}
+
 func newLoop() (*loop, error) {
 	poll, err := nonblock.NewPoll("tunnels")
 	if err != nil {

@@ -22,15 +22,6 @@ import (
 	protocol "github.com/mholt/acmez/v3/acme"
 )
 
-// operator changes the records of DNS zones.
-type operator interface {
-	// add adds a TXT record for the challenge, remove removes it. fqdn and zone end with a dot.
-	add(ctx context.Context, zone, fqdn, value string, c protocol.Challenge) error
-	remove(ctx context.Context, zone, fqdn, value string, c protocol.Challenge) error
-	// patience is how long the record may take until name servers have it.
-	patience() time.Duration
-}
-
 // Solver proves the control of a name by a record of its zone (RFC 8555, 8.4).
 type Solver struct {
 	value    gateway.DNSChallenge

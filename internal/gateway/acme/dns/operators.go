@@ -2,8 +2,6 @@ package dns
 
 import (
 	"context"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/go-acme/lego/v5/challenge"
@@ -77,21 +75,4 @@ func (l library) patience() time.Duration {
 		return timeout
 	}
 	return 0
-}
-
-// Variable returns the value of a variable of the environment, or the content of the file
-// that the variable with _FILE names, as the library does.
-func Variable(name string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	path := os.Getenv(name + "_FILE")
-	if path == "" {
-		return ""
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSuffix(string(text), "\n")
 }

@@ -4,40 +4,9 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"sync"
 
 	"fairlead/internal/gateway/h1/wire"
 )
-
-// exchange is one request and its response.
-type exchange struct {
-	pool *Pool
-	w    http.ResponseWriter
-	r    *http.Request
-	host string
-	u    *upstream
-
-	mode    bodyMode
-	expect  bool
-	upgrade string
-	// out is the request's head; a short body is appended to it from body.
-	out, body []byte
-	sender    *sender
-	// started: the head of the response was given to the client. unflushed: the writer may hold
-	// bytes back.
-	started, unflushed bool
-	flusher            http.Flusher
-	flush              func()
-	// answered: the server has sent at least one byte.
-	answered bool
-	decoder  wire.Chunked
-}
-
-var exchanges = sync.Pool{New: func() any {
-	x := new(exchange)
-	x.flush = x.flushNow
-	return x
-}}
 
 // Forward sends the request to the server, with the host as its Host header (if empty, r.Host), and
 // copies the response to w. It sends r.Header as it is, without the fields that concern one connection
@@ -65,17 +34,6 @@ func (x *exchange) restoreBody(err error) {
 	if e, ok := err.(*wire.Error); ok && e.BodyRead && !e.Client && x.mode == bodyInline {
 		x.r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(x.body)))
 		e.BodyRead = false
-	}
-}
-
-func (x *exchange) clear() {
-	x.pool, x.w, x.r, x.u, x.sender, x.flusher = nil, nil, nil, nil, nil, nil
-	x.host, x.upgrade = "", ""
-	x.expect, x.started, x.unflushed, x.answered = false, false, false, false
-	clear(x.decoder.Trailer)
-	x.decoder.Reset(nil)
-	if cap(x.out) <= wire.BufferSize {
-		exchanges.Put(x)
 	}
 }
 
@@ -150,6 +108,31 @@ func (x *exchange) once() (failed *wire.Error) {
 	return failed
 }
 
+// receive reads the response and copies it.
+func (x *exchange) receive() *wire.Error {
+	for interim := 0; ; {
+		h, err := x.readHead()
+		if h.status < 200 {
+			interim += h.size
+		}
+		if err == nil && interim > maxInterim {
+			err = wire.Malformed("interim responses of more than %d bytes", maxInterim)
+		}
+		if err != nil {
+			return &wire.Error{Op: "read response", Err: err, Sent: true, Started: x.started}
+		}
+		switch {
+		case h.status == http.StatusSwitchingProtocols:
+			return x.switchProtocols(h)
+		case h.status < 200:
+			x.interim(h)
+		default:
+			x.u.arrived()
+			return x.copyResponse(h)
+		}
+	}
+}
+
 // settle ends the sender, completes the error, and keeps or closes the connection.
 func (x *exchange) settle(failed *wire.Error) {
 	u := x.u
@@ -194,11 +177,4 @@ func (x *exchange) send() *wire.Error {
 		return &wire.Error{Op: "read response", Err: wire.Unexpected(readErr), Sent: true}
 	}
 	return nil
-}
-
-func (x *exchange) flushNow() {
-	if x.unflushed {
-		x.unflushed = false
-		x.flusher.Flush()
-	}
 }

@@ -120,31 +120,6 @@ func (h *response) frame(method string) {
 	}
 }
 
-// receive reads the response and copies it.
-func (x *exchange) receive() *wire.Error {
-	for interim := 0; ; {
-		h, err := x.readHead()
-		if h.status < 200 {
-			interim += h.size
-		}
-		if err == nil && interim > maxInterim {
-			err = wire.Malformed("interim responses of more than %d bytes", maxInterim)
-		}
-		if err != nil {
-			return &wire.Error{Op: "read response", Err: err, Sent: true, Started: x.started}
-		}
-		switch {
-		case h.status == http.StatusSwitchingProtocols:
-			return x.switchProtocols(h)
-		case h.status < 200:
-			x.interim(h)
-		default:
-			x.u.arrived()
-			return x.copyResponse(h)
-		}
-	}
-}
-
 // maxInterim limits the heads of the interim responses (1xx) of a request, in bytes: as for the final head. A
 // server may send as many as it likes (RFC 9110 15.2), for example one per second while it works.
 const maxInterim = wire.BufferSize

@@ -10,18 +10,6 @@ import (
 	"fairlead/internal/gateway/h1/wire"
 )
 
-// bodyMode says how a request's body is sent.
-type bodyMode uint8
-
-const (
-	bodyNone   bodyMode = iota
-	bodyInline          // it is short, and is sent with the head
-	bodyStream          // it is sent while the response is read
-)
-
-// MaxInline is the longest body that is read before the request is sent.
-const MaxInline = 16 << 10
-
 // appendRequest appends the head of the request to x.out.
 func (x *exchange) appendRequest() error {
 	r := x.r

@@ -211,12 +211,6 @@ func (p *Pool) forget(u *upstream) {
 	}
 }
 
-// The intervals of inspections: of a pool with requests in progress, and of an idle one.
-const (
-	inspectBusy = 250 * time.Millisecond
-	inspectIdle = time.Second
-)
-
 // inspect closes connections that were idle for too long, and interrupts requests that were cancelled
 // or got no response in time. It runs as long as the pool has connections.
 func (p *Pool) inspect() {

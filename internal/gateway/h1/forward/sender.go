@@ -26,20 +26,6 @@ type splicer interface {
 	spliceTo(*net.TCPConn) (n int64, err error)
 }
 
-// sender sends a request's body while another goroutine reads the response.
-type sender struct {
-	u       *upstream
-	r       *http.Request
-	left    int64 // -1: unknown
-	chunked bool
-	// proceed is closed when the body may be sent, stop when it is not wanted any more.
-	proceed, stop, done chan struct{}
-	allowed             bool
-	// readErr and complete are valid after done.
-	readErr  error
-	complete bool
-}
-
 // startSender writes the head, with the part of the body that is there, and starts to send the rest.
 func (x *exchange) startSender() *wire.Error {
 	r := x.r

@@ -44,6 +44,12 @@ type upstream struct {
 	deadline bool
 }
 
+// The intervals of inspections: of a pool with requests in progress, and of an idle one.
+const (
+	inspectBusy = 250 * time.Millisecond
+	inspectIdle = time.Second
+)
+
 func newUpstream(c net.Conn, clock *atomic.Int64) *upstream {
 	u := &upstream{tcp: wire.TCPOf(c), probe: wire.RawOf(c), clock: clock}
 	u.Input.Init(c)

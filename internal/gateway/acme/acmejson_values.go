@@ -9,6 +9,35 @@ import (
 	"fmt"
 )
 
+// resolverData is what acme.json has by resolver.
+type resolverData struct {
+	Account      json.RawMessage
+	Certificates []entry
+	Attempts     map[string]json.RawMessage `json:",omitempty"`
+	// Sums are the checksums of the values by kind and identifier. Traefik does not keep them when it
+	// writes the file.
+	Sums map[string]string `json:",omitempty"`
+}
+
+// entry is a certificate with its identifier.
+type entry struct {
+	id  string
+	raw json.RawMessage
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *entry) UnmarshalJSON(raw []byte) error {
+	var c stored
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return err
+	}
+	e.id, e.raw = c.id(), bytes.Clone(raw)
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (e entry) MarshalJSON() ([]byte, error) { return e.raw, nil }
+
 // values calls f with each value of a resolver and its name among the sums.
 func (d *resolverData) values(f func(name string, value json.RawMessage)) {
 	if len(d.Account) > 0 && string(d.Account) != "null" {

@@ -1,46 +1,9 @@
 package view
 
 import (
-	"cmp"
 	"slices"
 	"strings"
-
-	"fairlead/internal/model/gateway"
 )
-
-// complete adds to a router what its entry points and the static configuration give it, as Traefik's
-// API shows it.
-func (s *Source) complete(r *Router, own *gateway.Observability) {
-	if len(r.EntryPoints) == 0 {
-		r.EntryPoints = s.Static.Default
-	}
-	r.RuleSyntax = cmp.Or(r.RuleSyntax, s.Static.RuleSyntax)
-	var first gateway.EntryPoint
-	for _, e := range s.Static.EntryPoints {
-		if len(r.EntryPoints) > 0 && e.Name == r.EntryPoints[0] {
-			first = e
-		}
-	}
-	if r.TLS == nil {
-		r.TLS = form(first.TLS)
-	}
-	r.Middlewares = slices.Concat(first.Middlewares, r.Middlewares)
-	r.Observability = observability(own, first.Observability)
-}
-
-// observability returns what is recorded of a router's requests: its own settings, those of the entry
-// point, and Traefik's defaults.
-func observability(own, entry *gateway.Observability) any {
-	all := map[string]any{"accessLogs": true, "metrics": true, "tracing": true, "traceVerbosity": "minimal"}
-	for _, o := range []*gateway.Observability{entry, own} {
-		if set, ok := form(o).(map[string]any); ok {
-			for key, value := range set {
-				all[key] = value
-			}
-		}
-	}
-	return all
-}
 
 // defaults are the values of keys that are not set, by the name of the type. They are those of
 // Traefik.

@@ -38,14 +38,18 @@ type Operation struct {
 type Recorder struct {
 	mu  sync.Mutex
 	all []Operation
+	// amend changes a transaction before it is passed; it may be nil.
+	amend func(*etcdserverpb.TxnRequest)
 	// Endpoints are the URLs for clients.
 	Endpoints []string
 }
 
 // Record starts a Recorder, until the test ends.
-func (c *Cluster) Record() *Recorder {
+func (c *Cluster) Record() *Recorder { return c.record(nil) }
+
+func (c *Cluster) record(amend func(*etcdserverpb.TxnRequest)) *Recorder {
 	c.t.Helper()
-	r := &Recorder{}
+	r := &Recorder{amend: amend}
 	for _, m := range c.Members {
 		r.serve(c.t, m)
 		r.Endpoints = append(r.Endpoints, fmt.Sprintf("http://%s:%d", m.Host, recordedPort))
@@ -147,6 +151,14 @@ func (r *Recorder) transaction(in grpc.ServerStream, out grpc.ClientStream) erro
 	op := Operation{Call: time.Now(), Request: &etcdserverpb.TxnRequest{}}
 	if err := proto.Unmarshal(request, op.Request); err != nil {
 		return status.Error(codes.Internal, err.Error())
+	}
+	if r.amend != nil {
+		r.amend(op.Request)
+		amended, err := proto.Marshal(op.Request)
+		if err != nil {
+			return status.Error(codes.Internal, err.Error())
+		}
+		request = amended
 	}
 	err := errors.Join(out.SendMsg(&request), out.CloseSend())
 	if err == nil {

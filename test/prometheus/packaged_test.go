@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fairlead/internal/cli"
+	"fairlead/test/documented"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -148,13 +149,13 @@ func TestPackagedNamesAreDocumented(t *testing.T) {
 	for _, a := range alerts(t) {
 		queries["alert "+a.Alert] = a.Expr
 	}
-	known := documented(t)
+	known := documented.Metrics(t, "../..")
 	used := 0
 	for what, query := range queries {
 		for _, name := range regexp.MustCompile(`\b(fairlead|traefik)_\w+`).FindAllString(query, -1) {
 			used++
 			name = strings.TrimSuffix(name, "_bucket")
-			if !slices.ContainsFunc(known, func(m metric) bool { return m.name == name }) {
+			if !slices.ContainsFunc(known, func(m documented.Metric) bool { return m.Name == name }) {
 				t.Errorf("%s uses %s, which no guide lists", what, name)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
+	"fairlead/test/documented"
 	"fairlead/test/place"
 )
 
@@ -125,8 +126,8 @@ var comparison = regexp.MustCompile(` (==|>|<) [0-9.]+$`)
 func TestEverythingReturnsData(t *testing.T) {
 	w := newWorld(t)
 	s := newServer(w)
-	for _, m := range documented(t) {
-		s.returns("the metric "+m.name, m.series(), m.labels...)
+	for _, m := range documented.Metrics(t, "../..") {
+		s.returns("the metric "+m.Name, m.Series(), m.Labels...)
 	}
 	queries := readDashboard(t).queries()
 	for what, query := range queries {

@@ -1,25 +1,30 @@
-package prometheus_test
+// Package documented reads what the guides promise. Its tables are held to the program by other tests: the daemon's
+// metrics by internal/frontend/metrics, the gateway's by test/prometheus.
+package documented
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// metric is a metric that a guide lists, with its labels.
-type metric struct {
-	name   string
-	kind   string
-	labels []string
+// Metric is a metric that a guide lists, with its labels.
+type Metric struct {
+	Name string
+	// Kind is counter, gauge or histogram; empty if the guide does not name it.
+	Kind   string
+	Labels []string
 }
 
-// series returns the name of a series of the metric.
-func (m metric) series() string {
-	if m.kind == "histogram" {
-		return m.name + "_bucket"
+// Series returns the name of a series of the metric.
+func (m Metric) Series() string {
+	if m.Kind == "histogram" {
+		return m.Name + "_bucket"
 	}
-	return m.name
+	return m.Name
 }
 
 // ofGateway are the labels of the gateway's metrics of an entry point, a router and a service.
@@ -31,18 +36,19 @@ var (
 	quotedLabel  = regexp.MustCompile("`([a-z_]+)`")
 )
 
-// documented returns the metrics in the tables of the guides.
-func documented(t *testing.T) (all []metric) {
+// Metrics returns the metrics in the tables of the guides of a project's folder.
+func Metrics(t testing.TB, root string) (all []Metric) {
 	t.Helper()
-	for _, line := range table(t, "monitoring.md", "| metric | type | labels | what |") {
+	guides := filepath.Join(root, "docs/guide")
+	for _, line := range table(t, filepath.Join(guides, "monitoring.md"), "| metric | type | labels | what |") {
 		cells := strings.Split(line, "|")
-		m := metric{name: strings.Trim(cells[1], " `"), kind: strings.TrimSpace(cells[2])}
+		m := Metric{Name: strings.Trim(cells[1], " `"), Kind: strings.TrimSpace(cells[2])}
 		if labels := strings.TrimSpace(cells[3]); labels != "" {
-			m.labels = strings.Split(labels, ", ")
+			m.Labels = strings.Split(labels, ", ")
 		}
 		all = append(all, m)
 	}
-	for _, line := range table(t, "gateway.md", "| metric | labels |") {
+	for _, line := range table(t, filepath.Join(guides, "gateway.md"), "| metric | labels |") {
 		cells := strings.Split(line, "|")
 		var labels []string
 		for _, l := range quotedLabel.FindAllStringSubmatch(cells[2], -1) {
@@ -60,7 +66,7 @@ func documented(t *testing.T) (all []metric) {
 
 // gatewayMetrics returns the metrics that a name in the gateway's table stands for: X is an entry point, a router or a
 // service.
-func gatewayMetrics(name string, histogram bool, labels []string) (all []metric) {
+func gatewayMetrics(name string, histogram bool, labels []string) (all []Metric) {
 	kind := ""
 	if histogram {
 		kind = "histogram"
@@ -68,21 +74,25 @@ func gatewayMetrics(name string, histogram bool, labels []string) (all []metric)
 	for of, own := range ofGateway {
 		switch {
 		case strings.Contains(name, "_X_"):
-			all = append(all, metric{strings.Replace(name, "_X_", "_"+of+"_", 1), kind, slices.Concat(own, labels)})
+			all = append(all, Metric{strings.Replace(name, "_X_", "_"+of+"_", 1), kind, slices.Concat(own, labels)})
 		case strings.Contains(name, "_"+of+"_open_connections"):
-			return []metric{{name, kind, slices.Concat(own, labels)}}
+			return []Metric{{name, kind, slices.Concat(own, labels)}}
 		}
 	}
 	if all == nil {
-		all = []metric{{name, kind, labels}}
+		all = []Metric{{name, kind, labels}}
 	}
 	return all
 }
 
 // table returns the rows of the table with a heading in a guide. Rows that name metrics with a pattern are left out.
-func table(t *testing.T, guide, heading string) (rows []string) {
+func table(t testing.TB, guide, heading string) (rows []string) {
 	t.Helper()
-	_, rest, found := strings.Cut(string(read(t, "../../docs/guide/"+guide)), heading+"\n")
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), heading+"\n")
 	if !found {
 		t.Fatalf("%s has no table %s", guide, heading)
 	}

@@ -63,7 +63,11 @@ build: check-go ## build the static binary ./fairlead
 
 .PHONY: image
 image: build ## write the gateway's image, fairlead:latest in $(OUT)/fairlead-image.tar, for docker load
-	packaging/image $(BIN) fairlead:latest $(OUT)/fairlead-image.tar
+	packaging/image fairlead:latest $(OUT)/fairlead-image.tar $$(go env GOARCH)=$(BIN)
+
+.PHONY: release
+release: check-go ## write the artefacts of the release VERSION into dist: archives, packages, image, checksums, SBOMs
+	packaging/release $(VERSION) $(COMMIT) $(OUT)/dist
 
 # Where `make install` puts files; DESTDIR is prepended to each path, for packages.
 PREFIX  ?= /usr/local
@@ -192,4 +196,4 @@ generate: build ## write all generated files: go generate, man pages, NOTICE, ta
 
 .PHONY: clean
 clean: ## remove what the other targets wrote
-	rm -rf $(BIN) bin $(OUT)/fairlead-*.html $(OUT)/fairlead-*.json
+	rm -rf $(BIN) bin $(OUT)/dist $(OUT)/fairlead-*.html $(OUT)/fairlead-*.json

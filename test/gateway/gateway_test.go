@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +43,8 @@ var built = sync.OnceValues(func() (dir string, err error) {
 	if err := compiled.Fairlead(binary); err != nil {
 		return dir, err
 	}
-	pack := exec.Command("../../packaging/image", binary, "gateway:test", filepath.Join(dir, "image.tar"))
+	pack := exec.Command("../../packaging/image", "gateway:test", filepath.Join(dir, "image.tar"),
+		runtime.GOARCH+"="+binary)
 	if out, err := pack.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("make the image: %w\n%s", err, out)
 	}

@@ -52,7 +52,7 @@ setpriv --reuid 65534 --clear-groups socat TCP-LISTEN:9000,fork EXEC:cat 3>&- 4>
 mount -o remount,bind,ro /run
 mount -o remount,bind,ro /
 export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=admin:docker WATCHDOG_PID=$$ WATCHDOG_USEC=500000
-exec setpriv --bounding-set "$CAPS" --no-new-privs filter $SYSCALLS -- $COMMAND --state-dir /run/state $FLAGS \
+exec setpriv --bounding-set "$CAPS" --no-new-privs filter $SYSCALLS -- $COMMAND --state-dir /run/state \
 	--metrics unix:/run/fairlead/metrics.sock --metrics-group 65534
 `
 
@@ -112,10 +112,11 @@ func start(t *testing.T, flags ...string) *service {
 		t.Fatal(err)
 	}
 	defer ns.Close()
+	command := strings.TrimPrefix(unit["ExecStart"], "/usr/bin/")
+	command = strings.ReplaceAll(command, "$DAEMON_FLAGS", strings.Join(flags, " "))
 	cmd := exec.Command("sh", "-c", started)
 	cmd.Env = []string{"PATH=" + s.path, "CAPS=" + unit.BoundingSet(), "SYSCALLS=" +
-		strings.Join(systemCalls(t, unit), " "), "COMMAND=" + strings.TrimPrefix(unit["ExecStart"], "/usr/bin/"),
-		"FLAGS=" + strings.Join(flags, " "),
+		strings.Join(systemCalls(t, unit), " "), "COMMAND=" + command,
 		"NOTIFY_SOCKET=" + filepath.Join(dir, "notify"),
 		fmt.Sprintf("JOURNAL_STREAM=%d:%d", st.Dev, st.Ino)}
 	cmd.ExtraFiles, cmd.Stderr = external, s.log

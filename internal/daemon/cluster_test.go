@@ -13,7 +13,6 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/kernel"
-	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/model"
 	"fairlead/internal/store"
 	"fairlead/test/place"
@@ -67,14 +66,14 @@ type verifying struct {
 	asked, free chan struct{}
 }
 
-// Balances implements engine.Inspector.
-func (v verifying) Balances() error {
+// LoadServices implements engine.Inspector.
+func (v verifying) LoadServices() (drop func() error, err error) {
 	select {
 	case v.asked <- struct{}{}:
 	default:
 	}
 	<-v.free
-	return v.Host.Balances()
+	return v.Host.LoadServices()
 }
 
 // TestFirstService adds the first service of a host, of the cluster and of the host alone. While the kernel verifies
@@ -125,10 +124,10 @@ type loading struct {
 	count *atomic.Int64
 }
 
-// EBPF implements engine.Inspector.
-func (l loading) EBPF() *datapath.Handle {
+// LoadServices implements engine.Inspector.
+func (l loading) LoadServices() (drop func() error, err error) {
 	l.count.Add(1)
-	return l.Host.EBPF()
+	return l.Host.LoadServices()
 }
 
 // TestRefusedService tries several times to apply a service of the cluster that the host refuses. The kernel verifies

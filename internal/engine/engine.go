@@ -68,9 +68,10 @@ type Flows interface {
 
 // Inspector answers questions about the host; *kernel.Host implements it.
 type Inspector interface {
-	// Balances returns an error if the kernel does not support the eBPF data plane
-	// for a reason that Facts do not contain.
-	Balances() error
+	// Lacks returns which of the features of eBPF programs the kernel lacks, each with the reason. It may load programs.
+	Lacks(features ...plan.Feature) (map[plan.Feature]string, error)
+	// LoadServices loads the eBPF programs for the first virtual service. drop releases what no service has used.
+	LoadServices() (drop func() error, err error)
 	// EBPF returns the eBPF data path.
 	EBPF() *datapath.Handle
 	// IPTables returns the filter tables of iptables.
@@ -108,7 +109,8 @@ type Config struct {
 	// is none. The field is nil if proxies end with their engine.
 	FindProxy func(context.Context) (Keeper, error)
 	Store     Store
-	Facts     plan.Facts
+	// Facts need not contain which features of eBPF programs are missing (Inspector.Lacks).
+	Facts plan.Facts
 	// Later gets a function that waits until clients have been reset, and then removes the
 	// virtual addresses that are needed only for that. It must return at once, and another
 	// goroutine must call the function. If nil, the engine waits before it returns.

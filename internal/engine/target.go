@@ -3,13 +3,11 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
 	"fairlead/internal/driver"
 	"fairlead/internal/ipam"
-	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
@@ -52,8 +50,8 @@ func (e *Engine) target(want model.State, record store.Record) (target, error) {
 }
 
 // facts returns the facts about the host. If there are virtual services, they
-// include the host's addresses and whether it supports the eBPF data plane for
-// services. They include the links that networks ask about.
+// include the host's addresses. They include the links that networks ask about, and the
+// missing features of eBPF programs that publishes and services may need.
 func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	facts := e.cfg.Facts
 	if len(s.Services) > 0 {
@@ -65,9 +63,11 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 		for _, a := range local {
 			facts.Own[a] = true
 		}
-		facts.Missing = e.missing(s.Services)
 	}
 	var err error
+	if facts.Missing, err = e.missing(s); err != nil {
+		return facts, err
+	}
 	if facts.IPsec, err = policies(e.cfg.Kernel.Net(), s); err != nil {
 		return facts, err
 	}
@@ -106,44 +106,6 @@ func policies(net *rtnl.Reader, s model.State) ([]plan.IPsecPolicy, error) {
 	return slices.DeleteFunc(all, func(p plan.IPsecPolicy) bool {
 		return !slices.ContainsFunc(dialled, func(a netip.Addr) bool { return !a.IsLoopback() && p.Local.Contains(a) })
 	}), err
-}
-
-// Prepare asks the kernel for the features that services need, and loads the programs for them if the host has none
-// yet. The kernel verifies programs for some seconds then, so a caller prepares before it locks what others need. The
-// caller calls done after it has applied the services. fresh are those that the host does not have yet.
-func (e *Engine) Prepare(services, fresh []model.VirtualService) (done func() error) {
-	missing := e.missing(services)
-	if missing[plan.FeatureServices] != "" || paths.Missing(e.cfg.Facts, onlyServices) != "" ||
-		!slices.ContainsFunc(fresh, mayNeedServices) {
-		return func() error { return nil }
-	}
-	done, _ = datapath.LoadServices(e.cfg.Inspector.EBPF()) // the step that needs them returns the error
-	return done
-}
-
-// onlyServices are the features without which the programs for services are not tried.
-var onlyServices = []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks}
-
-// mayNeedServices reports whether a service may use the programs for services.
-func mayNeedServices(v model.VirtualService) bool {
-	p, named := paths.Plane(v.Plane)
-	return v.Balances() && (!named || slices.Contains(p.Needs(v), plan.FeatureServices))
-}
-
-// missing returns the missing features, including those that only services need.
-func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]string {
-	missing := e.cfg.Facts.Missing
-	if paths.Missing(e.cfg.Facts, onlyServices) != "" || !slices.ContainsFunc(services, mayNeedServices) {
-		return missing
-	}
-	if err := e.cfg.Inspector.Balances(); err != nil {
-		missing = maps.Clone(missing)
-		if missing == nil {
-			missing = map[plan.Feature]string{}
-		}
-		missing[plan.FeatureServices] = err.Error()
-	}
-	return missing
 }
 
 // supported checks every network and publish against this kernel and against its

@@ -23,6 +23,7 @@ import (
 	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/kernel/rtnl/tunnel"
 	"fairlead/internal/kernel/virtual"
+	"fairlead/internal/plan"
 )
 
 // Host is a network namespace that the engine manages. Its methods are safe for
@@ -41,7 +42,8 @@ type Host struct {
 	tcp      *rawtcp.Handle
 	inspect  *inspect.Reader
 	// pins is Options.Pins.
-	pins string
+	pins     string
+	programs verdicts
 }
 
 // Options configure a Host.
@@ -84,7 +86,8 @@ func Open(path string, opt Options) (*Host, error) {
 	reader := rtnl.New(cache)
 	links := link.New(cache, reader)
 	h := &Host{ns: ns, rtnl: reader, links: links, tunnels: tunnel.New(links), moved: device.New(links),
-		ipvs: ipvs.New(ns), tcp: rawtcp.New(reader), pins: opt.Pins}
+		ipvs: ipvs.New(ns), tcp: rawtcp.New(reader), pins: opt.Pins,
+		programs: verdicts{of: map[plan.Feature]string{}}}
 	h.ebpf = datapath.New(reader, h.tcp, datapath.Options{Pins: opt.Pins, Rest: opt.Rest, XDP: opt.XDP,
 		LooseSources: opt.LooseSources, Refused: opt.Refused, OverlayRefused: opt.OverlayRefused,
 		Cgroup: opt.Cgroup})

@@ -45,10 +45,6 @@ func (h *Host) EBPF() *datapath.Handle { return h.ebpf }
 // IPVS returns Fairlead's virtual services of IPVS.
 func (h *Host) IPVS() *ipvs.Handle { return h.ipvs }
 
-// Balances returns an error with the reason if the kernel does not accept the eBPF
-// programs with support for virtual services; see datapath.Handle.Balances.
-func (h *Host) Balances() error { return h.ebpf.Balances() }
-
 // Inspect returns the reader of the host's state.
 func (h *Host) Inspect() *inspect.Reader { return h.inspect }
 

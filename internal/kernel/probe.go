@@ -25,7 +25,7 @@ import (
 // changes nothing on the host. It needs root, and returns an error if it cannot
 // create the namespace. If features are given, it tests only these and assumes
 // that the kernel has the others: loading eBPF programs takes longer than all
-// other tests.
+// other tests. It tests plan.FeatureServices only if that is given.
 func Probe(only ...plan.Feature) (plan.Facts, error) {
 	facts := plan.Facts{Kernel: release()}
 	if os.Geteuid() != 0 {
@@ -83,6 +83,7 @@ var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureVXLAN:        probeVXLAN,
 	plan.FeatureWireGuard:    probeWireGuard,
 	plan.FeatureCgroupHooks:  probeCgroupHooks,
+	plan.FeatureServices:     probeServices,
 	plan.FeatureMacvlan:      probeMacvlan,
 	plan.FeatureIPvlan:       probeIPvlan,
 	plan.FeatureVLAN:         probeVLAN,
@@ -101,7 +102,7 @@ func (h *Host) missing(only []plan.Feature) (missing map[plan.Feature]string, fa
 	var wg sync.WaitGroup
 	missing = map[plan.Feature]string{}
 	for feature, try := range probes {
-		if len(only) > 0 && !slices.Contains(only, feature) {
+		if !slices.Contains(only, feature) && (len(only) > 0 || feature == plan.FeatureServices) {
 			continue
 		}
 		wg.Go(func() {
@@ -214,6 +215,17 @@ func probeEBPF(h *Host) error {
 	if err := h.ns.Do(ebpf.TryLinks); err != nil {
 		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", err,
 			plan.FeatureEBPF.Release())
+	}
+	return nil
+}
+
+// tryServices asks the kernel once, because the answer does not change.
+var tryServices = sync.OnceValue(ebpf.TryServices)
+
+func probeServices(h *Host) error {
+	if err := h.ns.Do(tryServices); err != nil {
+		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF", err,
+			plan.FeatureServices.Release())
 	}
 	return nil
 }

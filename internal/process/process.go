@@ -104,7 +104,7 @@ func runLocked(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	defer closing(removePins)
-	facts, err := kernel.Probe()
+	facts, err := kernel.ProbeWithoutPrograms()
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,6 @@
-// Package features tests once per process which features the kernel has. kernel.Probe loads all eBPF programs, which
-// takes most of the time of a test that sets up a host: the kernel verifies about 300,000 instructions.
+// Package features tests once per process which features the kernel has. It does not test those of eBPF programs
+// (kernel.Host.Lacks): the kernel verifies about 300,000 instructions, which takes most of the time of a test that sets
+// up a host.
 package features
 
 import (
@@ -11,9 +12,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-var probe = sync.OnceValues(func() (plan.Facts, error) { return kernel.Probe() })
+var probe = sync.OnceValues(func() (plan.Facts, error) { return kernel.ProbeWithoutPrograms() })
 
-// Facts returns what kernel.Probe does. The caller may change the facts.
+// Facts returns what kernel.ProbeWithoutPrograms does. The caller may change the facts.
 func Facts(t testing.TB) plan.Facts {
 	t.Helper()
 	facts, err := probe()

@@ -106,6 +106,18 @@ func Load(opt Options) (*Datapath, error) {
 	return p, nil
 }
 
+// LoadUnpinned is Load for programs that no step needs yet. It adopts nothing, and pins nothing until Repin is called.
+func LoadUnpinned(opt Options) (*Datapath, error) {
+	dir := opt.Pins
+	opt.Pins = ""
+	p, err := Load(opt)
+	if err != nil {
+		return nil, err
+	}
+	p.opt.Pins, p.attached.pins = dir, pins(dir)
+	return p, nil
+}
+
 // makePins creates the directories of the pins. A daemon of another network namespace
 // may remove their common parent while it is empty. The kernel then refuses to create
 // the directory in it, and makePins tries again.

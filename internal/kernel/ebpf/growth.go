@@ -38,9 +38,8 @@ func NewGrowth(p *Datapath) (*Growth, error) {
 	return g, nil
 }
 
-// Load loads the maps, and the programs that the data path has loaded, and with these also those in others. It needs no
-// lock of the data path.
-func (g *Growth) Load(others ...string) error {
+// Load loads the maps, and the programs that the data path has loaded. It needs no lock of the data path.
+func (g *Growth) Load() error {
 	fresh, err := roomForServices(g.next.opt.Cookie)
 	if err != nil {
 		return err
@@ -50,8 +49,14 @@ func (g *Growth) Load(others ...string) error {
 		g.next.maps[name].Close()
 		g.next.maps[name] = m
 	}
-	return g.next.loadAlso(slices.Concat(g.loaded, others), g.bare)
+	return g.next.loadAlso(g.loaded, g.bare)
 }
+
+// UseOnLinks is Datapath.UseOnLinks for what Load has loaded. It needs no lock of the data path.
+func (g *Growth) UseOnLinks() error { return g.next.UseOnLinks() }
+
+// UseInCgroups is Datapath.UseInCgroups for what Load has loaded. It needs no lock of the data path.
+func (g *Growth) UseInCgroups() error { return g.next.UseInCgroups() }
 
 // Close releases what the growth has loaded and no data path has taken.
 func (g *Growth) Close() error {

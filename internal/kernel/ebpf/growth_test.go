@@ -17,7 +17,10 @@ func TestGrowthIsLoadedBefore(t *testing.T) {
 		t.Helper()
 		g, err := NewGrowth(p)
 		if err == nil {
-			err = g.Load(Uplink)
+			err = g.Load()
+		}
+		if err == nil {
+			_, err = g.next.program(Uplink)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -23,33 +23,41 @@ func (h *Handle) Datapath() (*ebpf.Datapath, error) {
 	if h.ebpfState != nil {
 		return h.ebpfState, nil
 	}
-	cookie, err := h.ns.Cookie()
+	opt, err := loadOptions(h)
 	if err != nil {
 		return nil, err
-	}
-	opt := ebpf.Options{Cookie: cookie, LooseSources: h.opt.LooseSources}
-	if h.opt.Pins != "" {
-		opt.Pins = h.pins(cookie)
-		if err := ebpf.Sweep(h.opt.Pins); err != nil {
-			return nil, err
-		}
 	}
 	unlock, err := h.lock()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if h.ebpfState, err = h.wake(opt); err != nil || h.ebpfState != nil {
-		return h.ebpfState, err
+	if h.ebpfState, err = h.wake(opt); err == nil && h.ebpfState == nil {
+		h.ebpfState, err = load(h, ebpf.Load, opt)
 	}
-	err = h.ns.Do(func() (err error) {
-		h.ebpfState, err = ebpf.Load(opt)
-		return err
-	})
 	if err != nil {
 		return nil, err
 	}
 	return h.ebpfState, h.describeHost(h.ebpfState)
+}
+
+// loadOptions returns the options of a data path for the host. It deletes the pins of hosts that are gone.
+func loadOptions(h *Handle) (opt ebpf.Options, err error) {
+	opt = ebpf.Options{LooseSources: h.opt.LooseSources}
+	if opt.Cookie, err = h.ns.Cookie(); err != nil || h.opt.Pins == "" {
+		return opt, err
+	}
+	opt.Pins = h.pins(opt.Cookie)
+	return opt, ebpf.Sweep(h.opt.Pins)
+}
+
+// load loads a data path on a thread in the host's namespace.
+func load(h *Handle, with func(ebpf.Options) (*ebpf.Datapath, error), opt ebpf.Options) (p *ebpf.Datapath, err error) {
+	err = h.ns.Do(func() (err error) {
+		p, err = with(opt)
+		return err
+	})
+	return p, err
 }
 
 // lock keeps other Fairlead processes from loading a data path for the same host,

@@ -50,7 +50,7 @@ type Handle struct {
 	// mu guards the eBPF data path, which is nil until it is needed.
 	mu        sync.Mutex
 	ebpfState *ebpf.Datapath
-	// resting is a loaded data path that is currently not needed.
+	// resting is a loaded data path that is currently not needed, or not yet.
 	resting *ebpf.Datapath
 	// fast has an entry for each uplink that the fast path was selected for: the
 	// reason why it is not attached, or nil if it is. It is nil until the fast path

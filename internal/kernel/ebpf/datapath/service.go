@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"fairlead/internal/kernel/conntrack"
@@ -41,23 +40,9 @@ var ebpfForwards = map[model.Forward]uint8{
 	model.ForwardNAT: ebpf.ForwardNAT, model.ForwardDirect: ebpf.ForwardDirect, model.ForwardTunnel: ebpf.ForwardTunnel,
 }
 
-// tryServices asks the kernel once, because the answer does not change.
-var tryServices = sync.OnceValue(ebpf.TryServices)
-
-// Balances returns an error with the reason if the kernel does not accept the eBPF
-// programs with support for virtual services. The check takes up to a second.
-// Therefore it is not part of Probe, and should only be run if there is a service.
-// It is safe for concurrent use.
-func (*Handle) Balances() error {
-	if err := tryServices(); err != nil {
-		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF", err,
-			plan.FeatureServices.Release())
-	}
-	return nil
-}
-
 // LoadServices loads what the first virtual service needs, unless that is loaded: the kernel verifies the programs for
-// more than a second. Meanwhile the data path is not locked. drop releases what no service has used.
+// more than a second. Meanwhile the data path is not locked. Returns an error if the kernel refuses the programs, or does
+// not attach one in a temporary namespace. drop releases what no service has used.
 func LoadServices(h *Handle) (drop func() error, err error) {
 	nothing := func() error { return nil }
 	h.mu.Lock()
@@ -70,7 +55,10 @@ func LoadServices(h *Handle) (drop func() error, err error) {
 	if err != nil || g == nil {
 		return nothing, err
 	}
-	err = h.ns.Do(func() error { return g.Load(ebpf.Uplink) })
+	err = h.ns.Do(g.Load)
+	if err == nil {
+		err = errors.Join(h.ns.Do(g.UseInCgroups), useOnLinks(g))
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {

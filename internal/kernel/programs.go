@@ -1,0 +1,103 @@
+package kernel
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"fairlead/internal/cgroup"
+	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/plan"
+)
+
+// ofPrograms are the features of eBPF programs. To verify the programs takes the kernel longer than all other probes.
+var ofPrograms = []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks, plan.FeatureServices}
+
+// ProbeWithoutPrograms does what Probe does, but assumes that the kernel accepts all eBPF programs. Host.Lacks tests
+// that when a state needs them.
+func ProbeWithoutPrograms() (plan.Facts, error) {
+	all := slices.Collect(maps.Keys(probes))
+	return Probe(slices.DeleteFunc(all, func(f plan.Feature) bool { return slices.Contains(ofPrograms, f) })...)
+}
+
+// verdicts are the features of eBPF programs that were tested: why the kernel lacks each, empty if it has it. The kernel
+// does not change while the process runs.
+type verdicts struct {
+	mu sync.Mutex
+	of map[plan.Feature]string
+}
+
+// Lacks returns which of the features of eBPF programs the kernel lacks, each with the reason. Other features are not
+// tested. It loads the programs that a state with the features needs, so that the kernel verifies them only once. It
+// probes the kernel for the reasons only if that fails. It is safe for concurrent use.
+func (h *Host) Lacks(features ...plan.Feature) (map[plan.Feature]string, error) {
+	h.programs.mu.Lock()
+	defer h.programs.mu.Unlock()
+	var untested []plan.Feature
+	for _, f := range features {
+		if _, known := h.programs.of[f]; !known && slices.Contains(ofPrograms, f) {
+			untested = append(untested, f)
+		}
+	}
+	if err := h.test(untested); err != nil {
+		return nil, err
+	}
+	lacks := map[plan.Feature]string{}
+	for _, f := range features {
+		if why := h.programs.of[f]; why != "" {
+			lacks[f] = why
+		}
+	}
+	return lacks, nil
+}
+
+// test adds the verdicts of features.
+func (h *Host) test(features []plan.Feature) error {
+	if len(features) == 0 {
+		return nil
+	}
+	var facts plan.Facts
+	if h.use(features) != nil {
+		var err error
+		if facts, err = Probe(features...); err != nil {
+			return err
+		}
+	}
+	for _, f := range features {
+		h.programs.of[f] = facts.Missing[f]
+	}
+	return nil
+}
+
+// use loads the programs of the features and uses them. Those with support for services do all that the others do.
+func (h *Host) use(features []plan.Feature) error {
+	if slices.Contains(features, plan.FeatureServices) {
+		facts, err := Probe(plan.FeatureServices)
+		if why := facts.Missing[plan.FeatureServices]; why != "" {
+			err = errors.New(why)
+		}
+		return err
+	}
+	sockets := slices.Contains(features, plan.FeatureCgroupHooks)
+	if sockets {
+		if _, err := cgroup.Root(); err != nil {
+			return err
+		}
+	}
+	return h.ebpf.Preload(slices.Contains(features, plan.FeatureEBPF), sockets)
+}
+
+// LoadServices loads what the first virtual service needs; see datapath.LoadServices. If the kernel accepts that, the
+// host lacks no feature of eBPF programs.
+func (h *Host) LoadServices() (drop func() error, err error) {
+	drop, err = datapath.LoadServices(h.ebpf)
+	if _, none := cgroup.Root(); err == nil && none == nil {
+		h.programs.mu.Lock()
+		defer h.programs.mu.Unlock()
+		for _, f := range ofPrograms {
+			h.programs.of[f] = ""
+		}
+	}
+	return drop, err
+}

@@ -41,7 +41,8 @@ func (l *lan) upgrade(h *host, version string, endpoints ...string) {
 // written fails the test unless the later version has written a record below a key.
 func (l *lan) written(key string) {
 	l.Helper()
-	if value := l.etcd.Members[0].Value("/fairlead/v1/default/" + key); !bytes.Contains(value, []byte(etcd.LaterField)) {
+	value := l.etcd.Members[0].Value("/fairlead/v1/default/" + key)
+	if !bytes.Contains(value, []byte(etcd.LaterField)) {
 		l.Errorf("the later version has not written %s: %s", key, value)
 	}
 }
@@ -55,7 +56,8 @@ func TestTwoVersions(t *testing.T) {
 		ns := l.connected(n + 1)
 		order := daemons.In(t.TempDir())
 		order.Version = earlier
-		l.hosts = append(l.hosts, &host{daemons.New(t, order, child.Place{Netns: ns.File()}), ns, fmt.Sprint("host", n+1)})
+		d := daemons.New(t, order, child.Place{Netns: ns.File()})
+		l.hosts = append(l.hosts, &host{d, ns, fmt.Sprint("host", n+1)})
 	}
 	one, two := l.hosts[0], l.hosts[1]
 	l.init()

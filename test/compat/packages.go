@@ -50,7 +50,9 @@ func Load(root string, patterns ...string) (map[string]Package, error) {
 		}
 	}
 	files := token.NewFileSet()
-	compiled := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	compiled := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
 	all := map[string]Package{}
 	for path, sources := range wanted {
 		p, err := check(files, compiled, path, sources)

@@ -205,7 +205,7 @@ func exists(t *testing.T, words []string) string {
 	}
 	defer errors.Close()
 	var help bytes.Buffer
-	if cli.Main("devel", append(args, "--help"), &help, errors) != 0 ||
+	if cli.Main(cli.Build{Version: "devel"}, append(args, "--help"), &help, errors) != 0 ||
 		!regexp.MustCompile(`\n  `+name+`( |\n)`).Match(help.Bytes()) {
 		return "there is no command " + name
 	}

@@ -3,6 +3,7 @@
 package prometheus_test
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -189,7 +190,7 @@ func (w *world) gets(url string, want int) {
 	w.Helper()
 	client := http.Client{Timeout: place.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the gateway's own certificate
-		Dial: func(network, to string) (net.Conn, error) {
+		DialContext: func(_ context.Context, network, to string) (net.Conn, error) {
 			return place.Dial(w.client.Do, network, to, place.Timeout)
 		}}}
 	r, err := client.Get(url)

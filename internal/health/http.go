@@ -136,6 +136,9 @@ const finishTimeout = 100 * time.Millisecond
 func final(from *bufio.Reader, method string) (*http.Response, error) {
 	for range 8 {
 		answer, err := http.ReadResponse(from, &http.Request{Method: method})
+		if err == nil && answer.ProtoMajor != 1 {
+			return nil, fmt.Errorf("the answer is of %s, and the question of HTTP/1.1", answer.Proto)
+		}
 		if err != nil || answer.StatusCode >= 200 || answer.StatusCode == http.StatusSwitchingProtocols {
 			return answer, err
 		}

@@ -30,6 +30,20 @@ type Spec struct {
 	// ClusterGateway has the objects of the gateway that belong to the cluster. Set must have a name. Nil is
 	// the same as an empty one.
 	ClusterGateway *gateway.Config `json:"clusterGateway,omitempty"`
+	// Adopt makes declared objects that commands have created those of the set, also if they differ. Without
+	// it, only those that are as declared become the set's.
+	Adopt bool `json:"adopt,omitempty"`
+	// Edit, if not nil, means that a user has edited objects that commands have created. They stay those
+	// of commands. Set must be empty then.
+	Edit *Edit `json:"edit,omitempty"`
+}
+
+// Edit has objects as they were before a user edited them. Those that the Spec has no more are
+// removed. It is a conflict if one of them has changed meanwhile.
+type Edit struct {
+	Networks    []model.Network        `json:"networks,omitempty"`
+	Attachments []Declared             `json:"attachments,omitempty"`
+	Services    []model.VirtualService `json:"services,omitempty"`
 }
 
 // Declared is an attachment that waits for its sandbox whenever that does not run.
@@ -86,6 +100,8 @@ const (
 	Created Action = "created"
 	Changed Action = "changed"
 	Removed Action = "removed"
+	// Adopted objects were created by a command, and now belong to a set of files. The host does not change.
+	Adopted Action = "adopted"
 )
 
 // Change is the change of one network, attachment, publish, service or part of the gateway.

@@ -234,6 +234,7 @@ func (l hostileDaemon) Service(string) (api.ServiceView, error) {
 func (l hostileDaemon) State() (api.Spec, []string) {
 	return answer[api.Spec](l), answer[[]string](l)
 }
+func (l hostileDaemon) Editable() (api.Spec, []string)  { return l.State() }
 func (l hostileDaemon) Attachments() []api.View         { return answer[[]api.View](l) }
 func (l hostileDaemon) Networks() []model.Network       { return answer[[]model.Network](l) }
 func (l hostileDaemon) Unavailable() map[string]string  { return answer[map[string]string](l) }

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/daemon/leases"
 	"fairlead/internal/daemon/spec"
 	"fairlead/internal/daemon/state"
+	"fairlead/internal/daemon/stored"
 	"fairlead/internal/daemon/watched"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -19,9 +20,13 @@ import (
 
 // Apply makes the host match what a set of files declares, in one step of the engine.
 // It creates new objects, changes those that differ, and removes those that the same
-// set declared before and no longer declares. It never changes objects of another
-// origin (a command, Docker or another set): if such an object differs from the
+// set declared before and no longer declares. Objects of commands become the set's if
+// they are as declared, or if the Spec says Adopt. Apply changes no other objects of
+// another origin (a command, Docker or another set): if such an object differs from the
 // declaration, that is a mistake.
+//
+// If the Spec is an Edit, Apply changes objects of commands instead. It returns a Fault
+// with code Conflict if one of them has changed since the user began.
 //
 // Apply looks for all mistakes in the Spec before it changes anything. If it finds
 // some, it returns a Fault with code Invalid that wraps Mistakes. If the host or
@@ -53,7 +58,7 @@ func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (r api.Result,
 			"the declaration is applied, but a lease is missing: %w: the daemon goes on asking", err)
 	}
 	if len(leasing) > 0 {
-		r.Attachments = viewsOf(model.FileSet(s.Set), d.views())
+		r.Attachments = viewsOf(spec.OriginOf(s), d.views())
 	}
 	return r, nil
 }
@@ -77,11 +82,15 @@ func (d *Daemon) locate(ctx context.Context, s api.Spec) []spec.Located {
 func (d *Daemon) applySpec(s api.Spec, found []spec.Located, check func(model.Gateway) (api.Mistakes, []string),
 	dry bool) (r api.Result, leasing []string, changed changedGateway, err error) {
 	before, problems := d.state.Desired(), maps.Clone(d.state.Problems)
+	if err := stored.CheckEdit(before, s.Edit); err != nil {
+		return r, nil, changed, err
+	}
 	running := d.sandboxes.InspectLocated(found)
 	t := spec.NewDraft(before, s, found, d.networks.CheckOverlap)
 	t.CheckGateway = check
 	next, err := d.draft(t)
-	r = api.Result{Notes: t.Notes, Changes: spec.Changes(before, next)}
+	r = api.Result{Changes: spec.Changes(before, next)}
+	r.Notes = append(t.Notes, spec.NoteAdopted(r.Changes)...)
 	r.Changed = len(r.Changes) > 0 || len(d.state.Problems) < len(problems)
 	if err == nil && dry {
 		planned, failed := d.applier.Plan(next)
@@ -111,7 +120,7 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, check func(model.Ga
 			leasing = append(leasing, a.Name)
 		}
 	}
-	r.Attachments = viewsOf(model.FileSet(s.Set), d.view())
+	r.Attachments = viewsOf(t.Origin(), d.view())
 	return r, leasing, changed, nil
 }
 

@@ -27,13 +27,18 @@ func (d *Daemon) Counts() (attachments, publishes int) {
 	return len(d.state.Desired().Attachments), len(d.state.Desired().Publishes)
 }
 
-// State returns the objects that commands and files have created, as one Spec. Applying
-// this Spec changes nothing. State omits objects of Docker. The notes name what a Spec
-// cannot express.
+// State returns the objects that commands and files have created, as stored.Spec does.
 func (d *Daemon) State() (api.Spec, []string) {
 	d.state.Lock()
 	defer d.state.Unlock()
 	return stored.Spec(d.state.Desired().Clone())
+}
+
+// Editable returns the objects that commands have created, as State does.
+func (d *Daemon) Editable() (api.Spec, []string) {
+	d.state.Lock()
+	defer d.state.Unlock()
+	return stored.Editable(d.state.Desired().Clone())
 }
 
 // Events returns the last events, oldest first.

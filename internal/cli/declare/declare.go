@@ -23,7 +23,17 @@ import (
 const exitDiffers = 1
 
 // declaredFiles are the files that a command reads.
-type declaredFiles struct{ names []string }
+type declaredFiles struct {
+	names []string
+	// adopt makes objects of commands those of the files, also if they differ.
+	adopt bool
+}
+
+// adoptFlag adds the flag --adopt.
+func (f *declaredFiles) adoptFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&f.adopt, "adopt", false, "adopt declared objects that commands have created also if they "+
+		"differ, and change them (default: refuse)")
+}
 
 func (f *declaredFiles) flags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&f.names, "file", "f", nil, "file that declares networks, attachments, publishes and "+
@@ -74,9 +84,11 @@ func declaring(r *command.Remote, c *cobra.Command, f *declaredFiles, dry bool,
 	if err != nil {
 		return result, command.Usage(err)
 	}
+	declared := spec(set.Spec)
+	declared.Adopt = f.adopt
 	err = r.Call(c.Context(), func(client *admin.Client) error {
 		var failed error
-		result, failed = client.Apply(c.Context(), spec(set.Spec), dry)
+		result, failed = client.Apply(c.Context(), declared, dry)
 		return set.Locate(failed)
 	})
 	return result, err
@@ -89,8 +101,9 @@ func none(s api.Spec) api.Spec { return api.Spec{Set: s.Set} }
 
 const fileHelp = "A file declares networks, attachments, publishes and virtual services in YAML or JSON. Its\n" +
 	"keys are the flags of the commands. All files given with -f are one set. The key `name` in\n" +
-	"one of them names the set, so that a host can have several sets. Objects that commands or\n" +
-	"Docker created are never changed."
+	"one of them names the set, so that a host can have several sets. Declared objects that a command\n" +
+	"has created are adopted if they are as declared: the files own them from then on. Those that\n" +
+	"differ are refused, unless --adopt is given. Objects of Docker and of other sets never change."
 
 // NewPlan returns the command `fairlead plan`.
 func NewPlan(a *command.App) *cobra.Command {
@@ -129,6 +142,7 @@ func NewPlan(a *command.App) *cobra.Command {
 	}
 	r.Flags(c)
 	f.flags(c)
+	f.adoptFlag(c)
 	c.Flags().BoolVar(&destroy, "destroy", false, "print what fairlead destroy would do")
 	return c
 }
@@ -165,12 +179,13 @@ func NewApply(a *command.App) *cobra.Command {
 			"whose sandbox does not run are applied when it starts.\n\n" + fileHelp,
 		Example: "  fairlead apply -f fairlead.yaml\n" +
 			"  fairlead apply -f networks.yaml -f shop.yaml\n" +
-			"  fairlead get | fairlead apply -f -",
+			"  fairlead get | fairlead apply -f -   # the files adopt what commands have created",
 		Args: command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return applyFiles(r, c, &f, all) },
 	}
 	r.Flags(c)
 	f.flags(c)
+	f.adoptFlag(c)
 	return c
 }
 
@@ -208,8 +223,9 @@ func NewGet(a *command.App) *cobra.Command {
 		Use:   "get",
 		Short: "Print the desired state as a file for apply",
 		Long: "Print the networks, attachments, publishes and services that commands and files created,\n" +
-			"as YAML for `fairlead apply`, or as JSON with -o json. Applying the output changes nothing.\n" +
-			"Objects that Docker created are not printed: compose files declare them.",
+			"as YAML for `fairlead apply`, or as JSON with -o json. Applying the output changes nothing on the\n" +
+			"host: the files adopt what commands created. Objects of Docker and of the cluster are not\n" +
+			"printed.",
 		Example: "  fairlead get > fairlead.yaml\n  fairlead get -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

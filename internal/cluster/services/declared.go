@@ -138,8 +138,10 @@ func wanted(s kv.Snapshot, declared api.Spec) (all []change, mistakes api.Mistak
 			all = append(all, change{api.Change{Action: api.Created, Kind: kind, Name: v.Name}, e, record.Encode(want)})
 		case err != nil:
 			mistakes = append(mistakes, api.Mistake{At: part(i), Text: err.Error()})
+		case sameSettings(have, want) && have.Spec.Origin == model.FromCommand:
+			all = append(all, change{api.Change{Action: api.Adopted, Kind: kind, Name: v.Name}, e, record.Encode(want)})
 		case sameSettings(have, want):
-		case have.Spec.Origin != want.Spec.Origin:
+		case have.Spec.Origin != want.Spec.Origin && !(declared.Adopt && have.Spec.Origin == model.FromCommand):
 			text := spec.DiffersFromFile("service "+v.Name+" of the cluster", have.Spec.Origin,
 				"`fairlead service rm --cluster "+v.Name+"`").Error()
 			mistakes = append(mistakes, api.Mistake{At: part(i), Text: text})

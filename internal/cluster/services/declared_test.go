@@ -86,8 +86,16 @@ func TestApply(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
+		want(files("shop", "web"), "adopted web")
 		want(files("shop", "web"), "")
-		want(files("shop"), "")
+		want(files("shop"), "removed web")
+		if err := w.services.SetService(t.Context(), order); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		differs := files("shop", "web")
+		differs.Adopt = true
+		want(differs, "changed web")
 	})
 }
 

@@ -12,15 +12,42 @@ import (
 // publishes, services, parts of the gateway.
 func Changes(before, next model.Desired) []api.Change {
 	return slices.Concat(
-		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name },
-			model.Network.Equal),
-		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name },
-			model.Attachment.Equal),
-		diff("publish", before.Publishes, next.Publishes, publishName, model.Publish.Equal),
-		diff("service", before.Services, next.Services, func(v model.VirtualService) string { return v.Name },
-			model.VirtualService.Equal),
+		diff("network", before.Networks, next.Networks, networkName, model.Network.Equal, ownedNetwork),
+		diff("attachment", before.Attachments, next.Attachments, attachmentName, model.Attachment.Equal,
+			ownedAttachment),
+		diff("publish", before.Publishes, next.Publishes, publishName, model.Publish.Equal, ownedPublish),
+		diff("service", before.Services, next.Services, serviceName, model.VirtualService.Equal, ownedService),
 		diffGateway(before.Gateway, next.Gateway))
 }
+
+func networkName(n model.Network) string        { return n.Name }
+func attachmentName(a model.Attachment) string  { return a.Name }
+func serviceName(v model.VirtualService) string { return v.Name }
+
+// The functions owned… return an object with what the other one has of its owner.
+
+func ownedNetwork(n, by model.Network) model.Network {
+	n.Origin = by.Origin
+	return n
+}
+
+func ownedAttachment(a, by model.Attachment) model.Attachment {
+	a.Origin, a.Keep = by.Origin, by.Keep // files keep their attachments
+	return a
+}
+
+func ownedPublish(p, by model.Publish) model.Publish {
+	p.Origin = by.Origin
+	return p
+}
+
+func ownedService(v, by model.VirtualService) model.VirtualService {
+	v.Origin = by.Origin
+	return v
+}
+
+// ownedObject returns an object of the gateway, which only files have.
+func ownedObject(o, _ model.GatewayObject) model.GatewayObject { return o }
 
 // diffGateway lists the differences between two gateways, kind by kind. Either may be nil.
 func diffGateway(before, next *model.Gateway) (all []api.Change) {
@@ -29,7 +56,7 @@ func diffGateway(before, next *model.Gateway) (all []api.Change) {
 	for _, o := range slices.Concat(was, now) {
 		if !seen[o.Kind] {
 			all = append(all, diff(strings.TrimSpace("gateway "+o.Kind), ofKind(was, o.Kind), ofKind(now, o.Kind),
-				func(o model.GatewayObject) string { return o.Name }, model.GatewayObject.Equal)...)
+				func(o model.GatewayObject) string { return o.Name }, model.GatewayObject.Equal, ownedObject)...)
 		}
 		seen[o.Kind] = true
 	}
@@ -46,7 +73,10 @@ func publishName(p model.Publish) string {
 	return p.Endpoint + " " + host
 }
 
-func diff[T any](kind string, before, next []T, name func(T) string, equal func(a, b T) bool) []api.Change {
+// diff lists the differences between two lists. owned returns an object with what another one has of its
+// owner: two objects that differ in no more are one that has been adopted.
+func diff[T any](kind string, before, next []T, name func(T) string, equal func(a, b T) bool,
+	owned func(v, by T) T) []api.Change {
 	var all []api.Change
 	old := map[string]T{}
 	for _, v := range before {
@@ -59,6 +89,8 @@ func diff[T any](kind string, before, next []T, name func(T) string, equal func(
 		switch {
 		case !known:
 			all = append(all, api.Change{Action: api.Created, Kind: kind, Name: name(v)})
+		case !equal(was, v) && equal(owned(was, v), v):
+			all = append(all, api.Change{Action: api.Adopted, Kind: kind, Name: name(v)})
 		case !equal(was, v):
 			all = append(all, api.Change{Action: api.Changed, Kind: kind, Name: name(v)})
 		}

@@ -52,8 +52,16 @@ type Declared struct{ Attachments, Publishes, Services []string }
 // declared attachments. overlaps returns an error if a network of the desired state
 // overlaps a subnet that the host reaches without Fairlead.
 func NewDraft(w model.Desired, s api.Spec, found []Located, overlaps func(model.Desired, model.Network) error) *Draft {
-	return &Draft{before: w, desired: w, origin: model.FileSet(s.Set), spec: s, found: found, overlaps: overlaps,
+	return &Draft{before: w, desired: w, origin: OriginOf(s), spec: s, found: found, overlaps: overlaps,
 		Names: make([]string, len(found)), wrong: map[string]bool{}}
+}
+
+// OriginOf returns the origin of what a Spec declares.
+func OriginOf(s api.Spec) model.Origin {
+	if s.Edit != nil {
+		return model.FromCommand
+	}
+	return model.FileSet(s.Set)
 }
 
 // Origin returns the origin of what the Spec declares.
@@ -73,7 +81,7 @@ func (t *Draft) prune() model.Desired {
 		}
 	}
 	for _, a := range t.desired.Attachments {
-		gone[a.Name] = a.Origin == t.origin && !matched[a.Name]
+		gone[a.Name] = t.declaredBefore(a.Origin, edited(t.spec.Edit).attachment, a.Name) && !matched[a.Name]
 	}
 	return t.desired.WithoutAttachments(gone)
 }
@@ -120,12 +128,11 @@ func (t *Draft) tryNetwork(n model.Network) error {
 	}
 	have, known := t.desired.Network(n.Name)
 	switch {
-	case known && have.Origin != t.origin:
-		if n.Origin = have.Origin; have.Equal(n) {
-			t.noteUnchanged("network", n.Name, have.Origin)
-			return nil
-		}
+	case known && have.Origin != t.origin && !have.Equal(ownedNetwork(n, have)) && !t.takes(have.Origin):
 		return DiffersFromFile("network "+n.Name, have.Origin, "`fairlead network rm "+n.Name+"`")
+	case known && have.Origin != t.origin && !t.adopts(have.Origin):
+		t.noteUnchanged("network", n.Name, have.Origin)
+		return nil
 	case known && have.Driver != n.Driver:
 		return fmt.Errorf(
 			"network %s already exists with driver %s: apply the files without it first, or give the new network another name", n.Name, have.Driver)
@@ -138,13 +145,13 @@ func (t *Draft) tryNetwork(n model.Network) error {
 func (t *Draft) pruneNetworks() {
 	w := &t.desired
 	left := func(n model.Network) bool {
-		return n.Origin == t.origin && !slices.ContainsFunc(t.spec.Networks,
+		return t.declaredBefore(n.Origin, edited(t.spec.Edit).network, n.Name) && !slices.ContainsFunc(t.spec.Networks,
 			func(o model.Network) bool { return o.Name == n.Name })
 	}
 	for _, n := range w.Networks {
 		var users []string
 		for _, a := range w.Attachments {
-			if left(n) && a.Network == n.Name && a.Origin != t.origin {
+			if left(n) && a.Network == n.Name && !t.declaredBefore(a.Origin, edited(t.spec.Edit).attachment, a.Name) {
 				users = append(users, a.Name)
 			}
 		}
@@ -199,33 +206,38 @@ func attachRequest(a api.Declared, by model.Origin) api.AttachRequest {
 	return api.AttachRequest{Endpoint: a.Endpoint, Device: a.Device, PKey: a.PKey, DHCP: a.DHCP, Keep: true, Origin: by}
 }
 
-// unlessOther returns next, or the unchanged draft if the attachment is of another
-// origin and as declared.
+// unlessOther returns next, or the unchanged draft if the attachment stays one of another
+// origin.
 func (t *Draft) unlessOther(next model.Desired, a model.Attachment) (model.Desired, error) {
 	have, known := t.desired.Attachment(a.Name)
-	if !known || have.Origin == t.origin {
+	switch {
+	case known && t.spec.Edit != nil && have.Origin == t.origin:
+		a.Keep = have.Keep
+		return next.WithAttachment(a), nil
+	case !known || have.Origin == t.origin:
 		return next, nil
-	}
-	same := a
-	same.Origin, same.Keep = have.Origin, have.Keep
-	if !have.Equal(same) {
+	case !have.Equal(ownedAttachment(a, have)) && !t.takes(have.Origin):
 		return next, DiffersFromFile("attachment "+a.Name, have.Origin, "`fairlead detach "+a.Name+"`")
+	case !t.adopts(have.Origin):
+		t.noteUnchanged("attachment", a.Name, have.Origin)
+		return t.desired, nil
 	}
-	t.noteUnchanged("attachment", a.Name, have.Origin)
-	return t.desired, nil
+	return next, nil
 }
 
 // publishes sets the publishes of an attachment in the draft.
 func (t *Draft) publishes(i int, at string) {
 	w, name := &t.desired, t.Names[i]
-	var set []model.Publish
+	var set, adopted []model.Publish
 	others := slices.DeleteFunc(w.PublishesOf(name), func(p model.Publish) bool { return p.Origin == t.origin })
 	for j, p := range t.spec.Attachments[i].Publishes {
 		p.Endpoint, p.Origin = name, t.origin
 		at := fmt.Sprintf("%s.publishes[%d]", at, j)
 		if k := slices.IndexFunc(others, p.Same); k >= 0 {
-			t.otherPublish(at, p, others[k])
-			continue
+			if !t.adoptsPublish(at, p, others[k]) {
+				continue
+			}
+			adopted = append(adopted, p)
 		}
 		if k := slices.IndexFunc(set, p.Same); k >= 0 {
 			t.mistake(at, fmt.Errorf("%s is published twice: remove one", set[k]))
@@ -234,17 +246,21 @@ func (t *Draft) publishes(i int, at string) {
 		set = append(set, p)
 		t.Declared.Publishes = append(t.Declared.Publishes, p.String())
 	}
-	*w = w.SetPublishes(name, t.origin, set)
+	*w = w.ReplacePublishes(name, Among(adopted), adopted).SetPublishes(name, t.origin, set)
 }
 
-// otherPublish compares a declared publish with the one of another origin that has its
+// adoptsPublish reports whether a declared publish replaces the one of another origin that has its
 // host side.
-func (t *Draft) otherPublish(at string, p, have model.Publish) {
-	if p.Origin = have.Origin; have.Equal(p) {
+func (t *Draft) adoptsPublish(at string, p, have model.Publish) bool {
+	switch equal := have.Equal(ownedPublish(p, have)); {
+	case !equal && !t.takes(have.Origin):
+		t.mistake(at, DiffersFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+p.Endpoint+" …`"))
+		return false
+	case !t.adopts(have.Origin):
 		t.noteUnchanged("publish", p.String(), have.Origin)
-		return
+		return false
 	}
-	t.mistake(at, DiffersFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+p.Endpoint+" …`"))
+	return true
 }
 
 // unchanged are the objects of another origin that are as declared.

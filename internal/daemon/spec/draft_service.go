@@ -12,7 +12,7 @@ import (
 func (t *Draft) pruneServices() {
 	w := &t.desired
 	w.Services = slices.DeleteFunc(slices.Clone(w.Services), func(v model.VirtualService) bool {
-		return v.Origin == t.origin && !slices.ContainsFunc(t.spec.Services,
+		return t.declaredBefore(v.Origin, edited(t.spec.Edit).service, v.Name) && !slices.ContainsFunc(t.spec.Services,
 			func(o model.VirtualService) bool { return o.Name == v.Name })
 	})
 }
@@ -33,11 +33,11 @@ func (t *Draft) service(i int) {
 	}
 	t.Declared.Services = append(t.Declared.Services, v.Name)
 	have, known := t.desired.Service(v.Name)
-	if known && have.Origin != t.origin {
-		if v.Origin = have.Origin; !have.Equal(v) {
-			t.mistake(at, DiffersFromFile("service "+v.Name, have.Origin, "`fairlead service rm "+v.Name+"`"))
-			return
-		}
+	switch {
+	case known && have.Origin != t.origin && !have.Equal(ownedService(v, have)) && !t.takes(have.Origin):
+		t.mistake(at, DiffersFromFile("service "+v.Name, have.Origin, "`fairlead service rm "+v.Name+"`"))
+		return
+	case known && have.Origin != t.origin && !t.adopts(have.Origin):
 		t.noteUnchanged("service", v.Name, have.Origin)
 		return
 	}

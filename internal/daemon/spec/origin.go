@@ -38,13 +38,12 @@ func creator(by model.Origin) string {
 // DiffersFromFile returns the mistake of declaring an object of another origin with
 // different settings. undo is the command that removes what a command created.
 func DiffersFromFile(what string, by model.Origin, undo string) error {
-	todo := "remove it there"
+	todo := "remove it there and apply again"
 	if by == model.FromCommand {
-		todo = "remove it with " + undo
+		todo = "remove it with " + undo + " and apply again, apply with --adopt so that the files change it"
 	}
-	return api.Faultf(api.Conflict,
-		"%s differs from the file, and %s: %s and apply again, or declare it as it is (`fairlead get`)", what,
-		createdBy(by), todo)
+	return api.Faultf(api.Conflict, "%s differs from the file, and %s: %s, or declare it as it is (`fairlead get`)",
+		what, createdBy(by), todo)
 }
 
 // OtherOrigin refuses a command's request to change an object of another origin.

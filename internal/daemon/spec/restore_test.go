@@ -14,11 +14,13 @@ func TestRestored(t *testing.T) {
 	network := func(name string, by model.Origin) model.Network { return model.Network{Name: name, Origin: by} }
 	before := model.Desired{Networks: []model.Network{network("old", ours), network("lan", theirs)},
 		Gateway: &model.Gateway{Origin: ours}}
-	now := model.Desired{Networks: []model.Network{network("lan", theirs), network("new", ours),
+	before.Networks = append(before.Networks, network("adopted", theirs))
+	now := model.Desired{Networks: []model.Network{network("lan", theirs), network("new", ours), network("adopted", ours),
 		network("two", theirs)},
 		Gateway: &model.Gateway{Origin: ours}}
 	got := Restored(now, before, ours)
-	want := []model.Network{network("lan", theirs), network("two", theirs), network("old", ours)}
+	want := []model.Network{network("lan", theirs), network("two", theirs), network("old", ours),
+		network("adopted", theirs)}
 	if diff := cmp.Diff(want, got.Networks); diff != "" || got.Gateway != before.Gateway {
 		t.Errorf("-want +got\n%s", diff)
 	}

@@ -13,32 +13,44 @@ import (
 )
 
 // Spec returns the objects that commands and files have created, as one Spec. Applying
-// this Spec changes nothing. It omits objects of container engines. The notes name what a
-// Spec cannot express.
+// this Spec makes them objects of its set, and changes nothing else. It omits objects of
+// container engines and of the cluster. The notes name what a Spec cannot express.
 func Spec(w model.Desired) (api.Spec, []string) {
+	return specOf(w, func(by model.Origin) bool { return by == model.FromCommand || by.IsFile() })
+}
+
+// Editable returns the objects that commands have created, as Spec does.
+func Editable(w model.Desired) (api.Spec, []string) {
+	return specOf(w, func(by model.Origin) bool { return by == model.FromCommand })
+}
+
+// specOf returns the objects of some origins.
+func specOf(w model.Desired, of func(model.Origin) bool) (api.Spec, []string) {
 	var spec api.Spec
 	var notes []string
 	for _, n := range w.Networks {
-		if n.Origin != model.FromDocker && !w.PrivateNetwork(n.Name) {
+		if of(n.Origin) && !w.PrivateNetwork(n.Name) {
 			n.Origin = ""
 			spec.Networks = append(spec.Networks, n)
 		}
 	}
 	for _, a := range w.Attachments {
-		if a.Origin == model.FromDocker {
+		if !of(a.Origin) {
 			continue
 		}
 		if _, err := sandbox.Expect(a.Ref); err != nil {
 			notes = append(notes, fmt.Sprintf("attachment %s is left out: %v", a.Name, err))
 			continue
 		}
-		spec.Attachments = append(spec.Attachments, declare(a, w))
+		spec.Attachments = append(spec.Attachments, declare(a, w, of))
 	}
 	for _, v := range w.Services {
-		v.Origin = ""
-		spec.Services = append(spec.Services, v)
+		if of(v.Origin) {
+			v.Origin = ""
+			spec.Services = append(spec.Services, v)
+		}
 	}
-	if w.Gateway != nil {
+	if w.Gateway != nil && of(w.Gateway.Origin) {
 		g := *w.Gateway
 		g.Origin, spec.Gateway = "", &g
 	}
@@ -48,8 +60,8 @@ func Spec(w model.Desired) (api.Spec, []string) {
 	return spec, notes
 }
 
-// declare returns the attachment as a file declares it.
-func declare(a model.Attachment, w model.Desired) api.Declared {
+// declare returns the attachment as a file declares it, with the publishes of some origins.
+func declare(a model.Attachment, w model.Desired, of func(model.Origin) bool) api.Declared {
 	c := api.Declared{Endpoint: a.Endpoint, DHCP: a.DHCP}
 	c.Sandbox = a.Ref
 	if a.DHCP {
@@ -59,7 +71,7 @@ func declare(a model.Attachment, w model.Desired) api.Declared {
 		c.Network, c.Device, c.PKey = "", n.Parent, n.PKey
 	}
 	for _, p := range w.Publishes {
-		if p.Endpoint == a.Name && p.Origin != model.FromDocker {
+		if p.Endpoint == a.Name && of(p.Origin) {
 			p.Endpoint, p.Origin = "", ""
 			c.Publishes = append(c.Publishes, p)
 		}

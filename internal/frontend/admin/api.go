@@ -40,6 +40,7 @@
 //	POST /v1/cluster/services/remove ServiceName → api.Result
 //	GET  /v1/cluster/services/{name} → api.ClusterService
 //	GET  /v1/state            → State
+//	GET  /v1/state/editable   → State
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
 //	GET  /v1/services         → Services

@@ -11,12 +11,15 @@ import (
 const (
 	pathApply = "/v1/apply"
 	pathState = "/v1/state"
+	// pathEditable is the part of the state that `fairlead edit` changes.
+	pathEditable Query[State] = "/v1/state/editable"
 )
 
 // SpecCalls are the calls of the daemon for the desired state as a Spec.
 type SpecCalls interface {
 	Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error)
 	State() (api.Spec, []string)
+	Editable() (api.Spec, []string)
 }
 
 // SpecRequest applies the declarations of a set of files.
@@ -41,6 +44,10 @@ func specHandlers(mux *http.ServeMux, d SpecCalls) {
 		spec, notes := d.State()
 		answer(w, http.StatusOK, State{spec, notes})
 	})
+	pathEditable.handle(mux, func() (State, error) {
+		spec, notes := d.Editable()
+		return State{spec, notes}, nil
+	})
 }
 
 // Apply applies the Spec to the host. In a dry run it only returns the plan and the
@@ -48,6 +55,9 @@ func specHandlers(mux *http.ServeMux, d SpecCalls) {
 func (c *Client) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error) {
 	return c.post(ctx, pathApply, SpecRequest{spec, dry})
 }
+
+// Editable returns the objects that commands have created.
+func (c *Client) Editable(ctx context.Context) (State, error) { return pathEditable.Do(ctx, c) }
 
 // State returns the desired state as a Spec.
 func (c *Client) State(ctx context.Context) (State, error) {

@@ -28,6 +28,8 @@ func (s *specs) Apply(_ context.Context, spec api.Spec, _ bool) (api.Result, err
 
 func (s *specs) State() (api.Spec, []string) { return s.got, nil }
 
+func (s *specs) Editable() (api.Spec, []string) { return s.got, nil }
+
 // manyRouters returns a gateway with so many routers and services.
 func manyRouters(count int) *model.Gateway {
 	h := gateway.HTTP{Routers: map[string]*gateway.Router{}, Services: map[string]*gateway.Service{}}

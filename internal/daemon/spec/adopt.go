@@ -1,0 +1,48 @@
+package spec
+
+import (
+	"slices"
+
+	"fairlead/internal/api"
+	"fairlead/internal/model"
+)
+
+// adopts reports whether a declared object of this origin becomes the set's if it is as declared.
+func (t *Draft) adopts(by model.Origin) bool { return by == model.FromCommand && t.origin.IsFile() }
+
+// takes reports whether a declared object of this origin becomes the set's although it differs.
+func (t *Draft) takes(by model.Origin) bool { return t.spec.Adopt && t.adopts(by) }
+
+// declaredBefore reports whether the Spec removes the object if it does not declare it: an earlier one
+// of the set has declared it, or a user has edited it.
+func (t *Draft) declaredBefore(by model.Origin, edited func(name string) bool, name string) bool {
+	return by == t.origin && (t.spec.Edit == nil || edited(name))
+}
+
+// editedNames says which objects a user has edited.
+type editedNames struct{ network, attachment, service func(name string) bool }
+
+func edited(e *api.Edit) editedNames {
+	if e == nil {
+		e = &api.Edit{}
+	}
+	return editedNames{
+		func(name string) bool {
+			return slices.ContainsFunc(e.Networks, func(n model.Network) bool { return n.Name == name })
+		},
+		func(name string) bool {
+			return slices.ContainsFunc(e.Attachments, func(a api.Declared) bool { return a.Name == name })
+		},
+		func(name string) bool {
+			return slices.ContainsFunc(e.Services, func(v model.VirtualService) bool { return v.Name == name })
+		},
+	}
+}
+
+// NoteAdopted returns a note if objects of commands become a set's.
+func NoteAdopted(all []api.Change) []string {
+	if !slices.ContainsFunc(all, func(c api.Change) bool { return c.Action == api.Adopted }) {
+		return nil
+	}
+	return []string{"adopted objects belong to the files from now on: an apply of the set without them removes them"}
+}

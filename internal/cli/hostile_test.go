@@ -25,6 +25,7 @@ func commandLines(files string) map[string][][]string {
 		{"-f", in("good.yaml")}}
 	return map[string][][]string{
 		"apply": declared, "plan": declared, "destroy": declared, "get": {{}}, "schema": {{}},
+		"edit":   {{}, {"network", hostileName}, {"attachment", hostileName}, {"service", hostileName}},
 		"attach": {{"web", "netns:web"}, {"web", "netns:web", "--dry-run"}}, "detach": {{"web"}, {"web", "--dry-run"}},
 		"publish":   {{"web", "8080:80"}, {"web", "8080:80", "--dry-run"}},
 		"unpublish": {{"web", "8080/tcp"}, {"web", "8080/tcp", "--dry-run"}},
@@ -147,7 +148,8 @@ func checkOutput(t *testing.T, enter []string, socket string, args []string) {
 	}
 	cmd := exec.Command("nsenter", append(append(slices.Clone(enter), self), args...)...)
 	cmd.Dir = filepath.Dir(socket) // some commands write files
-	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, command.SocketVariable+"="+socket)
+	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, command.SocketVariable+"="+socket,
+		"VISUAL=", "EDITOR=cat")
 	var out, errOut strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	_ = cmd.Run() // many fail, as they should

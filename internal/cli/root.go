@@ -135,7 +135,7 @@ func newRoot(a *command.App) *cobra.Command {
 	addGroup(root, groupExplain, "Explain and diagnose:", explain.NewPorts(a), explain.NewExplain(a),
 		explain.NewDoctor(a), explain.NewStats(a), explain.NewEvents(a))
 	addGroup(root, groupDeclare, "Declare in files:", declare.NewPlan(a), declare.NewApply(a), declare.NewGet(a),
-		declare.NewDestroy(a), declare.NewSchema(a))
+		declare.NewEdit(a), declare.NewDestroy(a), declare.NewSchema(a))
 	addGroup(root, groupDaemon, "Run the daemon:", newDaemon(a), newRestore(a), newUninstall(a))
 	root.AddCommand(newVersion(a), newDocs(root))
 	root.InitDefaultCompletionCmd()

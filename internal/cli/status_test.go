@@ -120,7 +120,7 @@ func (s surroundings) run(t *testing.T, path, args []string, format string) ran 
 	cmd := exec.CommandContext(ctx, "nsenter", line...)
 	cmd.Dir = t.TempDir() // some commands write files
 	cmd.Env = append(os.Environ(), child.Role+"="+s.role, command.SocketVariable+"="+s.socket,
-		"DOCKER_HOST=unix://"+filepath.Join(cmd.Dir, "none"))
+		"DOCKER_HOST=unix://"+filepath.Join(cmd.Dir, "none"), "VISUAL=", "EDITOR=true")
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err = cmd.Run()
@@ -200,7 +200,7 @@ var statuses = map[string][]string{
 	"0 0 0 0": {"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
 		"lab list", "paths", "schema", "version"},
 	"0 3 0 1": {"doctor"},
-	"1 2 1 0": {"exec", "explain", "inspect"},
+	"1 2 1 0": {"edit", "exec", "explain", "inspect"},
 	"1 1 1 1": {"gateway certificates", "gateway check", "gateway middlewares", "gateway routers",
 		"gateway services"},
 	"1 2 0 1": {"network check"},

@@ -127,6 +127,7 @@ func setup(fairlead string) func(*testscript.Env) error {
 		if err := os.CopyFS(env.WorkDir, os.DirFS(filepath.Join(root, "examples"))); err != nil {
 			return err
 		}
+		env.Setenv("EDITOR", "true")           // documented commands edit nothing
 		env.Setenv("FAIRLEAD_LAB_SHARED", "1") // several packages are tested at the same time
 		env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 		// `make lab` compiles, so it needs the test's own caches.

@@ -15,8 +15,8 @@ func TestRestored(t *testing.T) {
 	before := model.Desired{Networks: []model.Network{network("old", ours), network("lan", theirs)},
 		Gateway: &model.Gateway{Origin: ours}}
 	before.Networks = append(before.Networks, network("adopted", theirs))
-	now := model.Desired{Networks: []model.Network{network("lan", theirs), network("new", ours), network("adopted", ours),
-		network("two", theirs)},
+	now := model.Desired{Networks: []model.Network{network("lan", theirs), network("new", ours),
+		network("adopted", ours), network("two", theirs)},
 		Gateway: &model.Gateway{Origin: ours}}
 	got := Restored(now, before, ours)
 	want := []model.Network{network("lan", theirs), network("two", theirs), network("old", ours),

@@ -5,18 +5,15 @@ import (
 	"io"
 	"runtime"
 
-	"fairlead/internal/balance"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/cluster/mirror"
 	"fairlead/internal/cluster/record"
-	"fairlead/internal/driver"
 	"fairlead/internal/gateway/acme/dns"
 	"fairlead/internal/lab/history"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/paths"
-	"fairlead/internal/publish"
 	"fairlead/internal/store"
 
 	"github.com/spf13/cobra"
@@ -75,9 +72,9 @@ func describe(build command.Build) programVersion {
 	return programVersion{
 		Version: build.Version, Commit: build.Commit, Go: runtime.Version(), Platform: platform,
 		Features: features{
-			Drivers:      names(paths.Drivers(), driver.Driver.Name),
-			PublishModes: names(paths.Modes(), publish.Mode.Name),
-			DataPlanes:   names(paths.Planes(), balance.Plane.Name),
+			Drivers:      names(paths.Drivers()),
+			PublishModes: names(paths.Modes()),
+			DataPlanes:   names(paths.Planes()),
 			Schedulers:   model.AllSchedulers(),
 			Middlewares:  gateway.Middlewares(),
 			DNSProviders: dns.Providers(),
@@ -90,9 +87,9 @@ func describe(build command.Build) programVersion {
 }
 
 // names returns the name of each object.
-func names[T any, N ~string](all []T, name func(T) N) (found []N) {
+func names[N ~string, T interface{ Name() N }](all []T) (found []N) {
 	for _, each := range all {
-		found = append(found, name(each))
+		found = append(found, each.Name())
 	}
 	return found
 }

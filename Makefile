@@ -129,6 +129,13 @@ check-binaries:
 	@test/check/binaries
 	@test/check/long-files
 
+# How long each fuzzer runs.
+FUZZ ?= 30s
+
+.PHONY: fuzz
+fuzz: check-go ## run every fuzzer, FUZZ=30s each (root)
+	@test/fuzz $(FUZZ)
+
 .PHONY: bench
 bench: ## run the Go benchmarks (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...

@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/driver/bridge"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
-	"fairlead/test/golden"
+	"fairlead/test/drivertest"
 )
 
 var (
@@ -22,54 +22,40 @@ var (
 		Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}}
 )
 
-func TestPlan(t *testing.T) {
+func TestDriver(t *testing.T) {
 	only := func(e model.Endpoint, i int) model.Endpoint { e.Addresses = e.Addresses[i : i+1]; return e }
-	for _, c := range []struct {
-		name      string
-		network   model.Network
-		endpoints []model.Endpoint
-	}{
-		{"dual stack", model.Network{Subnets: dual}, []model.Endpoint{web}},
-		{"v4 only", model.Network{Subnets: dual[:1]}, []model.Endpoint{only(web, 0)}},
-		{"v6 only", model.Network{Subnets: dual[1:]}, []model.Endpoint{only(web, 1)}},
-		{"v4 endpoint in a dual network", model.Network{Subnets: dual}, []model.Endpoint{only(web, 0)}},
-		{"own address and another gateway", model.Network{Subnets: []model.Subnet{
+	drivertest.Conform(t, drivertest.Suite{Driver: bridge.Driver{}, Plans: []drivertest.Plan{
+		{Name: "dual stack", Network: model.Network{Subnets: dual}, Endpoints: []model.Endpoint{web}},
+		{Name: "v4 only", Network: model.Network{Subnets: dual[:1]}, Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "v6 only", Network: model.Network{Subnets: dual[1:]}, Endpoints: []model.Endpoint{only(web, 1)}},
+		{Name: "v4 endpoint in a dual network", Network: model.Network{Subnets: dual},
+			Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "own address and another gateway", Network: model.Network{Subnets: []model.Subnet{
 			{Prefix: netip.MustParsePrefix("172.30.0.0/24"), Address: addr("172.30.0.254"),
-				Gateway: addr("172.30.0.253")}}}, []model.Endpoint{only(web, 0)}},
-		{"mtu", model.Network{Subnets: dual[:1], MTU: 9000}, []model.Endpoint{only(web, 0)}},
-		{"filter on", model.Network{Subnets: dual[:1], Filter: model.FilterOn}, []model.Endpoint{only(web, 0)}},
-		{"filter off", model.Network{Subnets: dual[:1], Filter: model.FilterOff}, []model.Endpoint{only(web, 0)}},
-		{"filter off with hairpin", model.Network{Subnets: dual[:1], Filter: model.FilterOff, Hairpin: true},
-			[]model.Endpoint{only(web, 0)}},
-		{"internal", model.Network{Subnets: dual, Internal: true}, []model.Endpoint{web}},
-		{"a process's sandbox", model.Network{Subnets: dual[:1]}, []model.Endpoint{
+				Gateway: addr("172.30.0.253")}}}, Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "mtu", Network: model.Network{Subnets: dual[:1], MTU: 9000}, Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "filter on", Network: model.Network{Subnets: dual[:1], Filter: model.FilterOn},
+			Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "filter off", Network: model.Network{Subnets: dual[:1], Filter: model.FilterOff},
+			Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "filter off with hairpin",
+			Network:   model.Network{Subnets: dual[:1], Filter: model.FilterOff, Hairpin: true},
+			Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "internal", Network: model.Network{Subnets: dual, Internal: true}, Endpoints: []model.Endpoint{web}},
+		{Name: "a process's sandbox", Network: model.Network{Subnets: dual[:1]}, Endpoints: []model.Endpoint{
 			{Name: "a name too long for a link", Network: "net", Sandbox: "/proc/4711/ns/net", Interface: "net1",
 				Addresses: web.Addresses[:1]}}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			c.network.Name, c.network.Driver = "net", model.DriverBridge
-			if err := (bridge.Driver{}).Validate(c.network, plan.Facts{}); err != nil {
-				t.Fatal(err)
-			}
-			p := bridge.Driver{}.Network(c.network, plan.Facts{})
-			for _, e := range c.endpoints {
-				p = slices.Concat(p, bridge.Driver{}.Endpoint(c.network, e))
-			}
-			golden.Text(t, c.name, golden.Session(p))
-		})
-	}
+	}, Refusals: []drivertest.Refusal{
+		{Name: "no subnet", Want: []string{"needs a subnet"}},
+		{Name: "a filter without its module", Network: model.Network{Subnets: dual, Filter: model.FilterOn},
+			Facts: without, Want: []string{"modprobe br_netfilter"}},
+	}})
 }
 
-func TestRefuses(t *testing.T) {
-	without := plan.Facts{Missing: map[plan.Feature]string{plan.FeatureBridgeFilter: "modprobe br_netfilter"}}
-	for name, n := range map[string]model.Network{
-		"no subnet":                   {},
-		"a filter without its module": {Subnets: dual, Filter: model.FilterOn},
-	} {
-		if err := (bridge.Driver{}).Validate(n, without); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
-	}
+// without are the facts of a host without br_netfilter.
+var without = plan.Facts{Missing: map[plan.Feature]string{plan.FeatureBridgeFilter: "modprobe br_netfilter"}}
+
+func TestFilterOffWithoutItsModule(t *testing.T) {
 	if p := (bridge.Driver{}).Network(model.Network{Subnets: dual, Filter: model.FilterOff},
 		without); slices.Contains(p, plan.Object(plan.Sysctl{Name: plan.SysctlBridgeFilter4, Value: "0"})) {
 		t.Error("the plan has a sysctl that this kernel does not have")

@@ -2,34 +2,18 @@ package host_test
 
 import (
 	"net/netip"
-	"slices"
 	"testing"
 
 	"fairlead/internal/driver/host"
 	"fairlead/internal/model"
-	"fairlead/internal/plan"
-	"fairlead/test/golden"
+	"fairlead/test/drivertest"
 )
 
-func TestPlan(t *testing.T) {
-	n := model.Network{Name: "net", Driver: model.DriverHost}
-	e := model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web"}
-	if err := (host.Driver{}).Validate(n, plan.Facts{}); err != nil {
-		t.Fatal(err)
-	}
-	p := slices.Concat(host.Driver{}.Network(n, plan.Facts{}), host.Driver{}.Endpoint(n, e))
-	golden.Text(t, "plan", golden.Session(p))
-}
-
-func TestRefuses(t *testing.T) {
-	n := model.Network{Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/24")}}}
-	if err := (host.Driver{}).Validate(n, plan.Facts{}); err == nil {
-		t.Error("a subnet is accepted")
-	}
-}
-
-func TestAttachment(t *testing.T) {
-	if at := (host.Driver{}).Attachment(model.Network{}, model.Endpoint{}); at.Link != "" {
-		t.Errorf("the attachment has a link: %+v", at)
-	}
+func TestDriver(t *testing.T) {
+	subnet := model.Subnet{Prefix: netip.MustParsePrefix("172.30.0.0/24")}
+	drivertest.Conform(t, drivertest.Suite{Driver: host.Driver{}, Unpublished: true,
+		Plans: []drivertest.Plan{{Name: "plan",
+			Endpoints: []model.Endpoint{{Name: "web", Network: "net", Sandbox: "/run/netns/web"}}}},
+		Refusals: []drivertest.Refusal{{Name: "a subnet", Network: model.Network{Subnets: []model.Subnet{subnet}},
+			Want: []string{"leave the subnets out"}}}})
 }

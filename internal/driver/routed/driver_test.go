@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/driver/routed"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
-	"fairlead/test/golden"
+	"fairlead/test/drivertest"
 )
 
 var (
@@ -19,46 +19,23 @@ var (
 		Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}}
 )
 
-func TestPlan(t *testing.T) {
+func TestDriver(t *testing.T) {
 	only := func(e model.Endpoint, i int) model.Endpoint { e.Addresses = e.Addresses[i : i+1]; return e }
-	for _, c := range []struct {
-		name      string
-		network   model.Network
-		endpoints []model.Endpoint
-	}{
-		{"dual stack", model.Network{Subnets: dual}, []model.Endpoint{web}},
-		{"v4 only", model.Network{Subnets: dual[:1]}, []model.Endpoint{only(web, 0)}},
-		{"v6 only", model.Network{Subnets: dual[1:]}, []model.Endpoint{only(web, 1)}},
-		{"another gateway", model.Network{Subnets: []model.Subnet{
+	drivertest.Conform(t, drivertest.Suite{Driver: routed.Driver{}, Plans: []drivertest.Plan{
+		{Name: "dual stack", Network: model.Network{Subnets: dual}, Endpoints: []model.Endpoint{web}},
+		{Name: "v4 only", Network: model.Network{Subnets: dual[:1]}, Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "v6 only", Network: model.Network{Subnets: dual[1:]}, Endpoints: []model.Endpoint{only(web, 1)}},
+		{Name: "another gateway", Network: model.Network{Subnets: []model.Subnet{
 			{Prefix: netip.MustParsePrefix("172.30.0.0/24"), Gateway: addr("172.30.0.254")}}},
-			[]model.Endpoint{only(web, 0)}},
-		{"mtu", model.Network{Subnets: dual[:1], MTU: 9000}, []model.Endpoint{only(web, 0)}},
-		{"internal", model.Network{Subnets: dual, Internal: true}, []model.Endpoint{web}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			c.network.Name, c.network.Driver = "net", model.DriverRouted
-			if err := (routed.Driver{}).Validate(c.network, plan.Facts{}); err != nil {
-				t.Fatal(err)
-			}
-			p := routed.Driver{}.Network(c.network, plan.Facts{})
-			for _, e := range c.endpoints {
-				p = slices.Concat(p, routed.Driver{}.Endpoint(c.network, e))
-			}
-			golden.Text(t, c.name, golden.Session(p))
-		})
-	}
-}
-
-func TestRefuses(t *testing.T) {
-	for name, n := range map[string]model.Network{
-		"no subnet":         {},
-		"a bridge's filter": {Subnets: dual, Filter: model.FilterOff},
-		"a bridge's mode":   {Subnets: dual, Hairpin: true},
-	} {
-		if err := (routed.Driver{}).Validate(n, plan.Facts{}); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
-	}
+			Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "mtu", Network: model.Network{Subnets: dual[:1], MTU: 9000}, Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "internal", Network: model.Network{Subnets: dual, Internal: true}, Endpoints: []model.Endpoint{web}},
+	}, Refusals: []drivertest.Refusal{
+		{Name: "no subnet", Want: []string{"needs a subnet"}},
+		{Name: "a bridge's filter", Network: model.Network{Subnets: dual, Filter: model.FilterOff},
+			Want: []string{"filter off"}},
+		{Name: "a bridge's mode", Network: model.Network{Subnets: dual, Hairpin: true}, Want: []string{"hairpin"}},
+	}})
 }
 
 func TestAttachment(t *testing.T) {

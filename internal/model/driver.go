@@ -48,6 +48,8 @@ type Traits struct {
 	// MovesDevice is true if a sandbox gets a whole device of the host. Its packets do
 	// not pass the host.
 	MovesDevice bool
+	// Optional is true if the kernels of test machines may lack the driver: test/attack leaves it out.
+	Optional bool
 }
 
 // drivers has one row per driver.
@@ -60,7 +62,7 @@ var drivers = []struct {
 	{DriverBridge, Traits{Bridge: true, Permanent: true}},
 	{DriverRouted, Traits{Remote: true, RoutesPeers: true}},
 	{DriverMacvlan, Traits{OnLAN: true, SubLinks: true}},
-	{DriverIPvlan, Traits{OnLAN: true, SubLinks: true, ParentMAC: true, SharedMode: ModeL2}},
+	{DriverIPvlan, Traits{OnLAN: true, SubLinks: true, ParentMAC: true, SharedMode: ModeL2, Optional: true}},
 	{DriverVXLAN, Traits{Bridge: true, Overlay: true}},
 	{DriverDevice, Traits{OnLAN: true, MovesDevice: true}},
 }

@@ -108,7 +108,7 @@ func obstacle(f plan.Facts, d driver.Driver, w publish.Mode, p model.Publish, at
 			return err.Error()
 		}
 	}
-	if w.Traits().SkipsIPsec {
+	if w.Carrier() == model.CarrierPrograms {
 		return protected(f, p.Proto, publish.Hosts(p), p.HostPorts)
 	}
 	return ""

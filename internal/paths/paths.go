@@ -57,7 +57,7 @@ func Modes() []publish.Mode {
 func SandboxModes(modes []publish.Mode) []model.Via {
 	var names []model.Via
 	for _, m := range modes {
-		if !m.Traits().HostNetns {
+		if m.Carrier() != model.CarrierHooks {
 			names = append(names, m.Name())
 		}
 	}

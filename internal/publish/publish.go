@@ -17,8 +17,9 @@ import (
 type Mode interface {
 	// Name returns the mode's name in the model.
 	Name() model.Via
-	// Traits returns what other packages depend on.
-	Traits() Traits
+	// Carrier returns what brings packets to endpoints. Other packages depend on it: the counters, the table of
+	// threats, explanations and the laboratory.
+	Carrier() model.Carrier
 	// Needs lists the kernel features without which it cannot work.
 	Needs() []plan.Feature
 	// Validate returns an error if the mode does not support a setting of the
@@ -35,19 +36,6 @@ type Mode interface {
 	// Promises answers every question of promise.Publish for endpoints of the
 	// driver. It returns nil if the mode cannot publish them.
 	Promises(model.Driver) promise.Set
-}
-
-// Traits are the properties of a mode that other packages depend on.
-type Traits struct {
-	// HostNetns is true if the mode publishes workloads in the host's network
-	// namespace. All other modes publish sandboxes.
-	HostNetns bool
-	// SkipsIPsec is true if redirected packets bypass the host's IPsec policies, so that
-	// the mode leaves the packets that a policy covers to the kernel.
-	SkipsIPsec bool
-	// Tracked is true if the mode's flows are entries of conntrack. The open ones are
-	// counted there, and their bytes are not counted.
-	Tracked bool
 }
 
 // Sandboxed implements Reaches for the modes that publish ports of a sandbox with

@@ -4,37 +4,43 @@ import (
 	"slices"
 
 	"fairlead/internal/model"
+	"fairlead/internal/paths"
 )
 
-// exposure is a set of cells in which the attack succeeds. An empty list matches
+// exposure is a set of cells in which the attack succeeds. An empty list and nil match
 // every value.
 type exposure struct {
 	attack    Attack
 	attackers []Attacker
-	drivers   []model.Driver
-	vias      []model.Via
+	drivers   func(model.Traits) bool
+	vias      []model.Carrier
 	how       string
 	ipv6Only  bool
 }
 
 func (e exposure) covers(c Cell) bool {
-	return e.attack == c.Attack && among(e.attackers, c.Attacker) && among(e.drivers, c.Driver) && among(e.vias, c.Via)
+	return e.attack == c.Attack && (len(e.attackers) == 0 || slices.Contains(e.attackers, c.Attacker)) &&
+		(e.drivers == nil || e.drivers(c.Driver.Traits())) && (len(e.vias) == 0 || slices.Contains(e.vias, carrierOf(c.Via)))
 }
 
-func among[T comparable](list []T, one T) bool { return len(list) == 0 || slices.Contains(list, one) }
+// carrierOf returns the carrier of a publish mode of the table.
+func carrierOf(via model.Via) model.Carrier {
+	mode, _ := paths.Mode(via)
+	return mode.Carrier()
+}
+
+func switched(t model.Traits) bool { return t.Bridge }
+func routed(t model.Traits) bool   { return t.RoutesPeers }
+func forwards(t model.Traits) bool { return !t.OnLAN }
+func onLAN(t model.Traits) bool    { return t.OnLAN }
 
 var (
-	switched = []model.Driver{model.DriverBridge, model.DriverVXLAN}
-	routed   = []model.Driver{model.DriverRouted}
-	forwards = []model.Driver{model.DriverBridge, model.DriverVXLAN, model.DriverRouted}
-	onLAN    = []model.Driver{model.DriverMacvlan}
-
 	forwarded = []Attacker{SameNetwork, OtherNetwork}
 	elsewhere = []Attacker{OtherNetwork, LANHost, OtherUplink}
 	uplink    = []Attacker{OtherUplink}
-	others    = []model.Via{model.ViaProxy, model.ViaEBPF}
-	natted    = []model.Via{model.ViaNAT}
-	copied    = []model.Via{model.ViaProxy, model.ViaNAT}
+	others    = []model.Carrier{model.CarrierUserSpace, model.CarrierPrograms}
+	natted    = []model.Carrier{model.CarrierStack}
+	copied    = []model.Carrier{model.CarrierUserSpace, model.CarrierStack}
 )
 
 // The reasons why attacks succeed.

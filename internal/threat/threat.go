@@ -1,12 +1,14 @@
 // Package threat is the table of what an attacker can and cannot do on each path,
-// as data. test/attack proves every cell with packets. The package does not know
-// how a path works, and the choice of a path does not use it.
+// as data. test/attack proves every cell with packets. The package knows of a path only
+// the traits of its driver and the carrier of its publish mode, and the choice of a path
+// does not use it.
 package threat
 
 import (
 	"slices"
 
 	"fairlead/internal/model"
+	"fairlead/internal/paths"
 )
 
 // Attacker is the place of an attacker in the network. An attacker in a container
@@ -108,19 +110,23 @@ var (
 	}
 )
 
-// Drivers lists the drivers in Table. It leaves out none, host and device, because the
-// host forwards no packets for them. It also leaves out ipvlan, because the kernel of
-// a test machine may lack it.
+// Drivers lists the drivers in Table, first those with a bridge. It leaves out drivers for which the host forwards no
+// packets, and those that the kernel of a test machine may lack.
 func Drivers() []model.Driver {
-	return []model.Driver{model.DriverBridge, model.DriverVXLAN, model.DriverRouted, model.DriverMacvlan}
+	tested := func(bridge bool) []model.Driver {
+		return model.Drivers(func(t model.Traits) bool {
+			return t.Bridge == bridge && !t.NoLink && !t.MovesDevice && !t.Optional
+		})
+	}
+	return append(tested(true), tested(false)...)
 }
 
-// Vias returns the publish modes with which Table publishes ports of endpoints with driver d: proxy and nat, and
-// ebpf for drivers whose endpoints are no sub-links.
-func Vias(d model.Driver) []model.Via {
-	vias := []model.Via{model.ViaProxy, model.ViaNAT}
-	if !d.Traits().SubLinks {
-		vias = append(vias, model.ViaEBPF)
+// Vias returns the publish modes that publish ports of endpoints with driver d, in the order of Table.
+func Vias(d model.Driver) (vias []model.Via) {
+	for _, m := range paths.Modes() {
+		if m.Promises(d) != nil {
+			vias = append(vias, m.Name())
+		}
 	}
 	return vias
 }

@@ -83,8 +83,9 @@ var Rules = append(inOrder("the daemon's parts use only the parts before them", 
 		Deny: pure, StdOnly: true,
 	},
 	{
-		Name: "threats are data about the model",
-		Of:   []string{"internal/threat/..."}, Ours: []string{"internal/model/...", "internal/threat/..."}, Deny: pure,
+		Name: "threats are data about drivers and publish modes",
+		Of:   []string{"internal/threat/..."}, Ours: []string{"internal/model/...", "internal/threat/...", "internal/paths"},
+		Deny:    pure,
 		StdOnly: true,
 	},
 	{

@@ -50,7 +50,7 @@ type protoPort struct {
 func newIndex(all []api.PublishStats) index {
 	x := index{single: make(map[protoPort][]*api.PublishStats, len(all)), tracked: map[model.Via]bool{}}
 	for _, m := range paths.Modes() {
-		x.tracked[m.Name()] = m.Traits().Tracked
+		x.tracked[m.Name()] = m.Carrier() == model.CarrierStack
 	}
 	for i := range all {
 		p := &all[i]

@@ -5,6 +5,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/model"
+	"fairlead/internal/paths"
 )
 
 // reason is why figures are not counted, if it holds.
@@ -50,16 +51,20 @@ const noLink = "all figures: the network's endpoints have no links of their own"
 
 // publishReasons returns which figures of a publish are not counted, and why.
 func publishReasons(p api.PublishStats) string {
-	switch p.Via {
-	case model.ViaNAT:
+	carrier := model.CarrierHooks
+	if mode, known := paths.Mode(p.Via); known {
+		carrier = mode.Carrier()
+	}
+	switch carrier {
+	case model.CarrierStack:
 		return joined(
 			reason{true, "bytes and packets: only the first packet of a flow passes a rule of Fairlead"},
 			reason{p.Flows == nil, "flows: the kernel or an earlier version's table has no counters in maps"})
-	case model.ViaProxy:
+	case model.CarrierUserSpace:
 		return joined(
 			reason{p.Bytes == nil, "all figures: the proxy has not reported them"},
 			reason{p.Bytes != nil && p.Packets == nil, "packets: the proxy forwards a stream of bytes"})
-	case model.ViaEBPF:
+	case model.CarrierPrograms:
 		return joined(
 			reason{p.Drops == nil, "what the kernel forwards: the eBPF data path has no counters left for the publish"},
 			reason{p.Drops != nil, "packets of this host's own processes: their sockets are redirected"})

@@ -98,15 +98,20 @@ func (r *Reach) doubt() {
 
 // published reports whether Fairlead publishes the port of a sandbox.
 func (p Port) published() bool {
+	return p.carried(func(c model.Carrier) bool { return c != model.CarrierHooks })
+}
+
+// carried reports whether Fairlead publishes the port with a mode whose carrier is such a one.
+func (p Port) carried(is func(model.Carrier) bool) bool {
 	return slices.ContainsFunc(p.Modes, func(m Mode) bool {
 		mode, known := paths.Mode(model.Via(m))
-		return known && !mode.Traits().HostNetns
+		return known && is(mode.Carrier())
 	})
 }
 
 // fromHost evaluates the rules for a packet of the host's own processes.
 func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
-	if slices.Contains(p.Modes, EBPF) {
+	if p.carried(func(c model.Carrier) bool { return c == model.CarrierPrograms }) {
 		return rules.Yes
 	}
 	packet := b.packet(p, to)

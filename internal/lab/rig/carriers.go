@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/internal/paths"
 )
 
 // carrier is what brings packets from the host's port, or from a service, to the
@@ -31,20 +32,18 @@ type carrier interface {
 // carrierOf returns the carrier of the path's publish mode or data plane. The
 // carrier of most is the kernel's stack.
 func carrierOf(p suite.Path) carrier {
-	if c, ok := modes[p.Via]; ok {
-		return c
+	if mode, ok := paths.Mode(p.Via); ok {
+		return carriers[mode.Carrier()]
 	}
-	if c, ok := planes[p.Plane]; ok {
-		return c
+	if p.Plane.Traits().AtLinks {
+		return ebpf{}
 	}
 	return stack{}
 }
 
-// modes and planes are the publish modes and data planes with another carrier.
-var (
-	modes  = map[model.Via]carrier{model.ViaEBPF: ebpf{}, model.ViaSocket: hooks{}, model.ViaProxy: userSpace{}}
-	planes = map[model.Plane]carrier{model.PlaneEBPF: ebpf{}}
-)
+// carriers are those of publish modes.
+var carriers = map[model.Carrier]carrier{model.CarrierStack: stack{}, model.CarrierPrograms: ebpf{}, model.CarrierHooks: hooks{},
+	model.CarrierUserSpace: userSpace{}}
 
 // stack is the kernel's network stack: all packets pass the links.
 type stack struct{}

@@ -85,32 +85,35 @@ func (s site) links(c result.Client) []Link {
 	return []Link{{Name: "lo"}}
 }
 
-// siteOf returns the site of a path's driver.
+// siteOf returns the site of a path's driver, which follows from the driver's traits.
 func siteOf(p suite.Path) site {
 	at := AddressesOf(p.Family)
-	s := sites(at)[p.Driver]
+	s := siteWith(p.Driver.Traits(), at)
 	if !s.address.IsValid() {
 		s.address = at.Workload
 	}
 	return s
 }
 
-func sites(at *Addresses) map[model.Driver]site {
+func siteWith(t model.Traits, at *Addresses) site {
 	veth := []Link{{Name: topology.EndpointLink(Workload)}}
-	onWire := site{address: at.WireWorkload, outside: []Link{{Name: topology.Wire}}, network: networkOnWire,
-		exposed: topology.Wire}
-	return map[model.Driver]site{
-		model.DriverHost:    {inHost: true, network: func(_ suite.Path, n *model.Network) { n.Subnets = nil }},
-		model.DriverBridge:  {hidden: true, made: veth, network: withMTU},
-		model.DriverRouted:  {routed: true, made: veth, network: withMTU},
-		model.DriverMacvlan: onWire,
-		model.DriverIPvlan:  onWire,
-		model.DriverDevice: {address: at.ServerSecond, prefixes: true, wires: (*topology.World).AddDevice,
+	switch {
+	case t.HostNetns:
+		return site{inHost: true, network: func(_ suite.Path, n *model.Network) { n.Subnets = nil }}
+	case t.NoLink:
+		return site{}
+	case t.SubLinks:
+		return site{address: at.WireWorkload, outside: []Link{{Name: topology.Wire}}, network: networkOnWire,
+			exposed: topology.Wire}
+	case t.MovesDevice:
+		return site{address: at.ServerSecond, prefixes: true, wires: (*topology.World).AddDevice,
 			exposed: topology.SecondWire,
-			network: func(_ suite.Path, n *model.Network) { n.Parent, n.Subnets = topology.SecondWire, nil }},
-		model.DriverVXLAN: {visitor: Visitor, made: []Link{{Name: topology.TunnelLink(Network)}, inside},
-			network: func(p suite.Path, n *model.Network) { n.Overlay = overlay(p) }},
+			network: func(_ suite.Path, n *model.Network) { n.Parent, n.Subnets = topology.SecondWire, nil }}
+	case t.Overlay:
+		return site{visitor: Visitor, made: []Link{{Name: topology.TunnelLink(Network)}, inside},
+			network: func(p suite.Path, n *model.Network) { n.Overlay = overlay(p) }}
 	}
+	return site{hidden: t.Bridge, routed: !t.Bridge, made: veth, network: withMTU}
 }
 
 func withMTU(p suite.Path, n *model.Network) { n.MTU = p.MTU }

@@ -83,6 +83,3 @@ func (p Path) failsOver() bool {
 func isUDP(w load.Workload) bool {
 	return w == load.UDPBulk || w == load.UDPRR || w == load.UDPPPS
 }
-
-// UsesEBPF reports whether Fairlead's eBPF programs forward the path's packets.
-func (p Path) UsesEBPF() bool { return p.Via == model.ViaEBPF || p.Plane == model.PlaneEBPF }

@@ -1,7 +1,5 @@
 package suite
 
-import "fairlead/internal/model"
-
 // Path returns the path of that name, which must exist, in the suite's family.
 func (s Suite) Path(name string) Path {
 	p, _ := FindPath(name)
@@ -20,7 +18,7 @@ func (p Path) WithoutFamily() string {
 		return "an overlay of a cluster has one IPv4 subnet"
 	case p.Peer.Name == Slirp4netns.Name:
 		return "slirp4netns forwards IPv4 ports only (its API has no IPv6 host addresses)"
-	case p.Peer.InDocker && p.Driver != model.DriverHost:
+	case p.Peer.InDocker && !p.Driver.Traits().HostNetns:
 		return "the laboratory does not configure IPv6 networks of a Docker engine"
 	}
 	return ""

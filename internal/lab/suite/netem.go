@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"fairlead/internal/lab/result"
-	"fairlead/internal/model"
 )
 
 // netemForm is the form of network conditions, for errors.
@@ -96,8 +95,7 @@ func netemRate(text string) (float64, error) {
 // WithoutNetem returns why network conditions cannot be set for the path between two
 // machines; "" if they can.
 func (p Path) WithoutNetem() string {
-	switch p.Driver {
-	case model.DriverMacvlan, model.DriverIPvlan, model.DriverDevice:
+	if p.Driver.Traits().OnLAN {
 		return "between two machines, netem does not apply to the sandbox, whose link is on the network itself"
 	}
 	return ""

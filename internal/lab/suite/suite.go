@@ -229,7 +229,7 @@ func FindPath(name string) (Path, bool) {
 	}
 	p, ok := find(Paths(), func(p Path) bool { return p.Name == plain })
 	p.Name, p.Plain, p.MTU, p.Ports = name, plain, mtu, ports
-	return p, ok && (ports == 1 || p.Peer.InDocker && !p.Direct && p.Driver != model.DriverHost)
+	return p, ok && (ports == 1 || p.Peer.InDocker && !p.Direct && !p.Driver.Traits().HostNetns)
 }
 
 // Find returns the suite of that name.
@@ -254,12 +254,12 @@ func (p Path) Reaches(c result.Client) bool {
 		return c == result.Remote
 	}
 	if p.Peer.InDocker && !p.OnWire() {
-		return c != result.Remote || !p.Direct || p.Driver != model.DriverBridge
+		return c != result.Remote || !p.Direct || !p.Driver.Traits().Bridge
 	}
 	if p.ByOthers() || p.OnWire() {
 		return c == result.Remote
 	}
-	return c != result.Remote || p.Via != "" || p.Peer.Name != "" || p.Driver != model.DriverBridge
+	return c != result.Remote || p.Via != "" || p.Peer.Name != "" || !p.Driver.Traits().Bridge
 }
 
 // ByOthers reports whether Fairlead's engine creates nothing of the path: it is
@@ -268,21 +268,18 @@ func (p Path) ByOthers() bool { return p.Peer.Name != "" && !p.Peer.Extends }
 
 // OnWire reports whether the sandbox is on the wire itself, or on an overlay that
 // the client's host is on too. The client then dials it there.
-func (p Path) OnWire() bool {
-	return slices.Contains([]model.Driver{model.DriverMacvlan, model.DriverIPvlan, model.DriverVXLAN,
-		model.DriverDevice}, p.Driver)
-}
+func (p Path) OnWire() bool { return p.Driver.Traits().OnLAN || p.OnBoth() }
 
 // OnBoth reports whether both hosts make something of the path, not only the server's.
-func (p Path) OnBoth() bool { return p.Driver == model.DriverVXLAN }
+func (p Path) OnBoth() bool { return p.Driver.Traits().Overlay }
 
 // Undivided returns why the path is measured on one machine only; "" if it can also be
 // divided between two machines.
 func (p Path) Undivided() string {
 	switch {
-	case p.Driver == model.DriverIPvlan:
+	case p.Driver.Traits().ParentMAC:
 		return "between two machines, the hosts' links are macvlans, and this version makes no ipvlan link on a macvlan"
-	case p.Driver == model.DriverMacvlan && p.Peer.Name != "" && p.Peer.Name != HandMade.Name:
+	case p.Driver.Traits().SubLinks && p.Peer.Name != "" && p.Peer.Name != HandMade.Name:
 		return "between two machines, sandboxes of other programs on the network itself are not measured: these " +
 			"programs choose the MAC address, and announce it to all machines there"
 	case p.Virtual:

@@ -38,8 +38,8 @@ type Mode struct{}
 // Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaEBPF }
 
-// Traits implements publish.Mode.
-func (Mode) Traits() publish.Traits { return publish.Traits{SkipsIPsec: true} }
+// Carrier implements publish.Mode.
+func (Mode) Carrier() model.Carrier { return model.CarrierPrograms }
 
 // Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature {

@@ -44,8 +44,8 @@ type Mode struct{}
 // Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaNAT }
 
-// Traits implements publish.Mode.
-func (Mode) Traits() publish.Traits { return publish.Traits{Tracked: true} }
+// Carrier implements publish.Mode.
+func (Mode) Carrier() model.Carrier { return model.CarrierStack }
 
 // Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature { return []plan.Feature{plan.FeatureNAT} }

@@ -28,8 +28,8 @@ type Mode struct{}
 // Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaProxy }
 
-// Traits implements publish.Mode.
-func (Mode) Traits() publish.Traits { return publish.Traits{} }
+// Carrier implements publish.Mode.
+func (Mode) Carrier() model.Carrier { return model.CarrierUserSpace }
 
 // Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature { return nil }

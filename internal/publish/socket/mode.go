@@ -38,8 +38,8 @@ type Mode struct{}
 // Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaSocket }
 
-// Traits implements publish.Mode.
-func (Mode) Traits() publish.Traits { return publish.Traits{HostNetns: true} }
+// Carrier implements publish.Mode.
+func (Mode) Carrier() model.Carrier { return model.CarrierHooks }
 
 // Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature { return []plan.Feature{plan.FeatureCgroupHooks} }

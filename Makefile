@@ -194,7 +194,8 @@ figures: build ## run every suite for hours, for figures to publish (root)
 	done
 
 .PHONY: generate
-generate: build ## write all generated files: go generate, man pages, NOTICE, tables in the docs
+generate: build ## write all generated files: lists of drivers and others, go generate, man pages, NOTICE, tables in the docs
+	go run ./test/lists .
 	go generate ./...
 	$(BIN) docs man docs/man
 	$(BIN) schema > docs/fairlead.schema.json

@@ -17,15 +17,9 @@ func Unused(s gateway.Static) (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, args...)+" has no effect yet")
 		}
 	}
-	docker := func(name string, d *gateway.Docker) {
-		if d != nil {
-			add(isFalse(d.Watch), "providers.%s.watch=false", name)
-			add(d.Username != "" || d.Password != "", "providers.%s.username or password", name)
-			add(d.HTTPClientTimeout > 0, "providers.%s.httpClientTimeout", name)
-		}
+	for _, setting := range s.Providers.Unused() {
+		add(true, "providers.%s", setting)
 	}
-	docker("docker", s.Docker)
-	docker("swarm", s.Swarm)
 	if s.Metrics != nil {
 		add(len(s.Metrics.HeaderLabels) > 0, "metrics.prometheus.headerLabels")
 	}
@@ -39,6 +33,3 @@ func Unused(s gateway.Static) (notes []string) {
 	}
 	return notes
 }
-
-// isFalse reports whether a switch is off; nil is its default.
-func isFalse(b *bool) bool { return b != nil && !*b }

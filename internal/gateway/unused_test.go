@@ -13,8 +13,8 @@ import (
 func TestNothingIsLeftOutInSilence(t *testing.T) {
 	no := false
 	notes := strings.Join(gateway.Unused(model.Static{
-		Docker: &model.Docker{Watch: &no}, Swarm: &model.Docker{Password: "x"},
-		Metrics: &model.Metrics{AddServicesLabels: &no, HeaderLabels: map[string]string{"agent": "User-Agent"}},
+		Providers: model.Providers{Docker: &model.Docker{Watch: &no}, Swarm: &model.Docker{Password: "x"}},
+		Metrics:   &model.Metrics{AddServicesLabels: &no, HeaderLabels: map[string]string{"agent": "User-Agent"}},
 		EntryPoints: []model.EntryPoint{{Name: "web",
 			MaxHeaderBytes: 1 << 19, HTTP3: &model.HTTP3{}, MaxAge: 1}},
 	}), "\n")

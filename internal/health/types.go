@@ -24,18 +24,6 @@ type Type struct {
 	checker func(model.Check, Means) (Checker, error)
 }
 
-// types are all types of check, in the order of model.CheckTypes.
-var types = []Type{
-	tcpType,
-	httpType,
-	httpsType,
-	grpcType,
-	dnsType,
-	udpType,
-	execType,
-	dockerType,
-}
-
 // Types returns all types of check, in the order of model.CheckTypes.
 func Types() []Type { return slices.Clone(types) }
 

@@ -8,14 +8,6 @@ import (
 	"slices"
 
 	"fairlead/internal/driver"
-	"fairlead/internal/driver/bridge"
-	"fairlead/internal/driver/device"
-	"fairlead/internal/driver/host"
-	"fairlead/internal/driver/ipvlan"
-	"fairlead/internal/driver/macvlan"
-	"fairlead/internal/driver/none"
-	"fairlead/internal/driver/routed"
-	"fairlead/internal/driver/vxlan"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
@@ -25,20 +17,6 @@ import (
 	"fairlead/internal/publish/proxy"
 	"fairlead/internal/publish/socket"
 )
-
-// Drivers returns every driver.
-func Drivers() []driver.Driver {
-	return []driver.Driver{
-		none.Driver{},
-		host.Driver{},
-		bridge.Driver{},
-		routed.Driver{},
-		macvlan.Driver{},
-		ipvlan.Driver{},
-		vxlan.Driver{},
-		device.Driver{},
-	}
-}
 
 // Modes returns every publish mode in the order of their cost, the most expensive
 // first. The laboratory measured the order. It is fixed, so that a choice does not

@@ -6,22 +6,9 @@ import (
 	"strings"
 
 	"fairlead/internal/balance"
-	"fairlead/internal/balance/ebpf"
-	"fairlead/internal/balance/ipvs"
-	"fairlead/internal/balance/nft"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
-
-// Planes returns every data plane of the balancer, the cheapest first. ChoosePlane
-// tries them in this order.
-func Planes() []balance.Plane {
-	return []balance.Plane{
-		ebpf.Plane{},
-		nft.Plane{},
-		ipvs.Plane{},
-	}
-}
 
 // Plane returns the data plane of that name.
 func Plane(name model.Plane) (balance.Plane, bool) {

@@ -2,6 +2,7 @@ package arch_test
 
 import (
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
+	"fairlead/internal/threat"
 )
 
 // newcomer is what it takes to add something, as the page says.
@@ -28,28 +30,24 @@ type newcomer struct {
 }
 
 var newcomers = []newcomer{
-	{"driver", []string{"internal/driver/NAME"},
-		map[string]string{"internal/driver/trial/driver.go": "testdata/driver.go"}, []insertion{
-			{"internal/model/driver.go", `	DriverDevice `, `	DriverTrial Driver = "trial"`},
-			{"internal/model/driver.go", `	{DriverDevice, `, `	{DriverTrial, Traits{}},`},
-			{"internal/paths/paths.go", `	"fairlead/internal/driver/routed"`,
-				`	trialdriver "fairlead/internal/driver/trial"`},
-			{"internal/paths/paths.go", `		device.Driver{},`, `		trialdriver.Driver{},`},
-		}, 2},
+	{"driver", []string{"internal/driver/NAME"}, map[string]string{
+		"internal/driver/trial/driver.go": "testdata/driver.go",
+		"internal/lab/rig/trial_test.go":  "testdata/rig_test.txt",
+	}, []insertion{
+		{"internal/model/driver.go", `	DriverDevice `, `	DriverTrial Driver = "trial"`},
+		{"internal/model/driver.go", `	{DriverDevice, `, `	{DriverTrial, Traits{RoutesPeers: true}},`},
+	}, 1},
 	{"publish mode", []string{"internal/publish/NAME"},
 		map[string]string{"internal/publish/trial/mode.go": "testdata/mode.go"}, []insertion{
-			{"internal/model/model.go", `	ViaProxy `, `	ViaTrial Via = "trial"`},
 			{"internal/paths/paths.go", `	"fairlead/internal/publish/socket"`,
 				`	trialmode "fairlead/internal/publish/trial"`},
 			{"internal/paths/paths.go", `		nat.Mode{},`, `		trialmode.Mode{},`},
-		}, 3},
+		}, 1},
 	{"data plane", []string{"internal/balance/NAME"},
 		map[string]string{"internal/balance/trial/plane.go": "testdata/plane.go"}, []insertion{
 			{"internal/model/plane.go", `	PlaneIPVS `, `	PlaneTrial Plane = "trial"`},
 			{"internal/model/plane.go", `	{PlaneIPVS, `, `	{PlaneTrial, PlaneTraits{NeedsLocalAddress: true}},`},
-			{"internal/paths/planes.go", `	"fairlead/internal/balance/nft"`, `	"fairlead/internal/balance/trial"`},
-			{"internal/paths/planes.go", `		ipvs.Plane{},`, `		trial.Plane{},`},
-		}, 4},
+		}, 3},
 	{"scheduler", nil, map[string]string{"internal/balance/trial_test.go": "testdata/scheduler_test.txt"}, []insertion{
 		{"internal/model/scheduler.go", `	NeverQueue `, `	SchedulerTrial Scheduler = "trial"`},
 		{"internal/model/scheduler.go", `	{NeverQueue, `, `	{SchedulerTrial, SchedulerTraits{Hashes: FullKey}},`},
@@ -58,8 +56,24 @@ var newcomers = []newcomer{
 		map[string]string{"internal/health/trial.go": "testdata/check.go"}, []insertion{
 			{"internal/model/check.go", `	CheckDocker `, `	CheckTrial CheckType = "trial"`},
 			{"internal/model/check.go", `		CheckDocker,`, `		CheckTrial,`},
-			{"internal/health/types.go", `	dockerType,`, `	trialType,`},
-		}, 2},
+		}, 1},
+	{"middleware", []string{"internal/gateway/middleware/GROUP/NAME.go"},
+		map[string]string{"internal/gateway/middleware/rewrite/trial.go": "testdata/middleware.go"}, []insertion{
+			{"internal/model/gateway/middleware.go", `	StripPrefixRegex *StripPrefixRegex`,
+				"	Trial *Trial `package:\"rewrite\"`"},
+			{"internal/model/gateway/middleware.go", `	Prefix string`,
+				"}\n\n// Trial sets a field of responses.\ntype Trial struct {\n	Text string"},
+		}, 1},
+	{"provider", []string{"internal/frontend/traefik/provider/NAME.go"},
+		map[string]string{"internal/frontend/traefik/provider/trial.go": "testdata/provider.go"}, []insertion{
+			{"internal/model/gateway/providers.go", `	File  *File`, `	Trial *TrialProvider`},
+			{"internal/model/gateway/providers.go", `func (p Providers) Any() bool`,
+				"\n// TrialProvider is the provider of routers from a file of JSON.\ntype TrialProvider struct{ Path string }"},
+		}, 1},
+	{"check of the doctor", []string{"internal/explain/doctor/NAME.go"}, map[string]string{
+		"internal/explain/doctor/trial.go":      "testdata/doctor.go",
+		"internal/explain/doctor/trial_test.go": "testdata/doctor_test.txt",
+	}, []insertion{{"internal/explain/doctor/doctor.go", `		{"bridge-filter", `, `		{"trial", trial},`}}, 1},
 	{"object in the kernel", []string{"internal/kernel", "internal/plan/NAME.go"}, map[string]string{
 		"internal/plan/trial.go":             "testdata/object.go",
 		"internal/kernel/rtnl/link/trial.go": "testdata/object_kernel.go",
@@ -97,9 +111,9 @@ func TestNewcomersTouchWhatThePageLists(t *testing.T) {
 	}
 }
 
-// TestNewcomers adds a driver, a publish mode, a data plane, a scheduler, a check and an object to a
-// copy of the tree, all with the name trial. The copy builds, its own tests find the
-// lists complete, its command knows the names, and its kernel carries out the object.
+// TestNewcomers adds one of each kind to a copy of the tree, all with the name trial, and generates the lists. The copy
+// builds, its own tests find the lists complete, its command knows the names, its kernel carries out the object, and
+// its gateway serves what the provider and the middleware say.
 func TestNewcomers(t *testing.T) {
 	t.Parallel()
 	files, insertions := map[string]string{}, []insertion{}
@@ -107,22 +121,55 @@ func TestNewcomers(t *testing.T) {
 		maps.Copy(files, n.files)
 		insertions = append(insertions, n.insert...)
 	}
-	overlay, command := overlayOf(t, files, insertions), filepath.Join(t.TempDir(), "fairlead")
+	dir, command := t.TempDir(), filepath.Join(t.TempDir(), "fairlead")
+	run(t, "go", "run", "-overlay", overlayOf(t, files, insertions), "./test/lists", dir)
+	addGenerated(t, files, dir)
+	overlay := overlayOf(t, files, insertions)
 	run(t, "go", "build", "-overlay", overlay, "-ldflags=-s -w", "-o", command, "./cmd/fairlead")
 	run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-run", "AreTheModels$",
 		"./internal/paths", "./internal/health")
-	said := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-ldflags=-s -w", "-v",
-		"-run", "^TestTrial$", "./internal/kernel", "./internal/balance")
-	if strings.Count(said, "--- PASS: TestTrial") != 2 {
-		t.Errorf("the tests of the object and of the scheduler did not run:\n%s", said)
+	trials := []string{"./internal/kernel", "./internal/balance", "./internal/lab/rig", "./internal/explain/doctor"}
+	said := run(t, "go", append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-ldflags=-s -w", "-v",
+		"-run", "^TestTrial$"}, trials...)...)
+	if strings.Count(said, "--- PASS: TestTrial") != len(trials) {
+		t.Errorf("the tests of the packages %q did not all run:\n%s", trials, said)
 	}
+	testTrialNames(t, command)
+	testTrialGateway(t, command)
+}
 
+// addGenerated adds the files below the directory.
+func addGenerated(t *testing.T, files map[string]string, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			files[strings.TrimPrefix(path, dir+"/")] = path
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testTrialNames checks that the command's tables and help have the names.
+func testTrialNames(t *testing.T, command string) {
+	t.Helper()
 	var table []paths.Path
 	if err := json.Unmarshal([]byte(run(t, command, "paths", "--output", "json")), &table); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(table, func(p paths.Path) bool { return p.Driver == "trial" && p.Via == "trial" }) {
 		t.Error("the table has no path with driver and publish mode trial")
+	}
+	var attacks []threat.Cell
+	if err := json.Unmarshal([]byte(run(t, command, "paths", "--attacks", "--output", "json")), &attacks); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(attacks, func(c threat.Cell) bool {
+		return c.Driver == "trial" && c.Via == "trial" && c.Can
+	}) {
+		t.Error("the table of threats has no attack that succeeds with driver and publish mode trial")
 	}
 	for help, want := range map[string][]string{
 		"network create": {"ipvlan, vxlan, device, trial"},

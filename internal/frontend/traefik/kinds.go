@@ -39,7 +39,7 @@ type match struct {
 var kinds = []*kind{
 	routers(kindOf(router, httpRouters), referRouter, cloneRouter, matchRouter),
 	referring(balanced(kindOf(service, httpServices), httpServers), referService, cloneService),
-	referring(across(kindOf(middleware, httpMiddlewares)), referMiddleware, cloneMiddleware),
+	referring(across(kindOf(middleware, httpMiddlewares)), referMiddleware, gateway.Clone[gateway.Middleware]),
 	routers(kindOf(tcpRouter, tcpRouters), referTCPRouter, cloneTCPRouter, matchTCPRouter),
 	balanced(kindOf(tcpService, tcpServices), tcpServers),
 	across(kindOf(tcpMiddleware, tcpMiddlewares)),
@@ -114,18 +114,6 @@ func cloneRouter(r *gateway.Router) *gateway.Router {
 func cloneService(s *gateway.Service) *gateway.Service {
 	c := *s
 	c.Middlewares = slices.Clone(s.Middlewares)
-	return &c
-}
-
-func cloneMiddleware(m *gateway.Middleware) *gateway.Middleware {
-	c := *m
-	if m.Chain != nil {
-		c.Chain = &gateway.Chain{Middlewares: slices.Clone(m.Chain.Middlewares)}
-	}
-	if m.Errors != nil {
-		pages := *m.Errors
-		c.Errors = &pages
-	}
 	return &c
 }
 

@@ -27,12 +27,7 @@ func referRouter(r *gateway.Router, v visitor) {
 }
 
 func referMiddleware(m *gateway.Middleware, v visitor) {
-	if m.Chain != nil {
-		v.all(middleware, m.Chain.Middlewares)
-	}
-	if m.Errors != nil {
-		v(service, &m.Errors.Service)
-	}
+	gateway.Texts(m, "refers", func(t gateway.Text) { v(t.Tag, t.Value) })
 }
 
 func referService(s *gateway.Service, v visitor) {

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/snapshot"
 	"fairlead/internal/gateway/status"
@@ -105,7 +104,7 @@ func (b *builder) addChanged() {
 	for _, name := range namesOfKind(b.changed, "middleware") {
 		if value := b.config.HTTP.Middlewares[name]; value != nil {
 			b.status.Of("middleware", name)
-			for _, note := range middleware.Unused(value) {
+			for _, note := range value.Unused() {
 				b.status.Warn("middleware", name, note)
 			}
 		}

@@ -20,21 +20,21 @@ func Resolve(config *model.Config, known []status.Status) (*model.Config, []stat
 	r := &resolver{known: slices.Clone(known)}
 	c := *config
 	c.TLS.Certificates = r.certificates(c.TLS.Certificates)
-	c.TLS.Options = resolved(r, "tls options", c.TLS.Options, options)
+	c.TLS.Options = resolved(r, "tls options", c.TLS.Options, fill[model.TLSOptions])
 	c.TLS.Stores = resolved(r, "tls store", c.TLS.Stores, r.store)
-	c.HTTP.Middlewares = resolved(r, "middleware", c.HTTP.Middlewares, middleware)
-	c.HTTP.ServersTransports = resolved(r, "transport", c.HTTP.ServersTransports, transport)
-	c.TCP.ServersTransports = resolved(r, "tcp transport", c.TCP.ServersTransports, tcpTransport)
+	c.HTTP.Middlewares = resolved(r, "middleware", c.HTTP.Middlewares, fill[model.Middleware])
+	c.HTTP.ServersTransports = resolved(r, "transport", c.HTTP.ServersTransports, fill[model.ServersTransport])
+	c.TCP.ServersTransports = resolved(r, "tcp transport", c.TCP.ServersTransports, fill[model.TCPServersTransport])
 	return &c, r.known
 }
 
 // Seclude returns the static settings without what only the controlling process needs, and
 // with the contents of files.
 func Seclude(static model.Static) (model.Static, error) {
-	static.Docker, static.Swarm, static.File, static.Resolvers = nil, nil, nil, nil
+	static.Providers, static.Resolvers = model.Providers{}, nil
 	var f files
-	transport(&f, &static.Transport)
-	tcpTransport(&f, &static.TCPTransport)
+	fill(&f, &static.Transport)
+	fill(&f, &static.TCPTransport)
 	return static, f.err
 }
 
@@ -57,24 +57,33 @@ func (f *files) text(value *string) {
 	f.read, *value = true, string(content)
 }
 
-// texts replaces the names of files in a copy of the list.
-func (f *files) texts(values *[]string) {
-	*values = slices.Clone(*values)
-	for i := range *values {
-		f.text(&(*values)[i])
+// lines puts the lines of the file before the other ones, and replaces its name by "".
+func (f *files) lines(file *string, others *[]string) {
+	if *file == "" {
+		return
 	}
+	content, err := os.ReadFile(*file)
+	if err != nil {
+		f.err = errors.Join(f.err, fmt.Errorf("read users: %w", err))
+		return
+	}
+	f.read = true
+	*others, *file = append(strings.Split(string(content), "\n"), *others...), ""
 }
 
-func (f *files) pair(c *model.Certificate) {
-	f.text(&c.CertFile)
-	f.text(&c.KeyFile)
-}
-
-func (f *files) pairs(all *[]model.Certificate) {
-	*all = slices.Clone(*all)
-	for i := range *all {
-		f.pair(&(*all)[i])
+// fill reads all files that a value of the model names. It alters only what v points to itself.
+func fill[T any](f *files, v *T) {
+	if len(model.Files(v)) == 0 {
+		return
 	}
+	*v = *model.Clone(v)
+	model.Texts(v, "file", func(t model.Text) {
+		if t.Tag == "lines" {
+			f.lines(t.Value, t.In.FieldByName(strings.TrimSuffix(t.Field, "File")).Addr().Interface().(*[]string))
+		} else {
+			f.text(t.Value)
+		}
+	})
 }
 
 // resolver gathers what cannot be read.
@@ -93,7 +102,7 @@ func (r *resolver) certificates(all []model.Certificate) (result []model.Certifi
 		var f files
 		name := c.CertFile
 		// What is read goes to a copy, which is dropped.
-		f.err = errors.Join(recovery.Object("certificate "+name, func() { f.pair(&c) }), f.err)
+		f.err = errors.Join(recovery.Object("certificate "+name, func() { fill(&f, &c) }), f.err)
 		if f.err != nil {
 			r.disable("certificate", name, f.err)
 			continue
@@ -129,8 +138,6 @@ func resolved[T any](r *resolver, kind string, all map[string]*T, read func(*fil
 	return result
 }
 
-func options(f *files, o *model.TLSOptions) { f.texts(&o.ClientAuth.CAFiles) }
-
 // store leaves out a default certificate that cannot be read.
 func (r *resolver) store(f *files, s *model.Store) {
 	if s.DefaultCertificate == nil {
@@ -141,50 +148,4 @@ func (r *resolver) store(f *files, s *model.Store) {
 	if s.DefaultCertificate = nil; len(pair) > 0 {
 		s.DefaultCertificate = &pair[0]
 	}
-}
-
-func transport(f *files, t *model.ServersTransport) {
-	f.texts(&t.RootCAs)
-	f.pairs(&t.Certificates)
-}
-
-func tcpTransport(f *files, t *model.TCPServersTransport) {
-	if t.TLS != nil {
-		c := *t.TLS
-		f.texts(&c.RootCAs)
-		f.pairs(&c.Certificates)
-		t.TLS = &c
-	}
-}
-
-func middleware(f *files, m *model.Middleware) {
-	if a := m.BasicAuth; a != nil && a.UsersFile != "" {
-		c := *a
-		f.users(&c.UsersFile, &c.Users)
-		m.BasicAuth = &c
-	}
-	if a := m.DigestAuth; a != nil && a.UsersFile != "" {
-		c := *a
-		f.users(&c.UsersFile, &c.Users)
-		m.DigestAuth = &c
-	}
-	if a := m.ForwardAuth; a != nil && a.TLS != nil {
-		c, t := *a, *a.TLS
-		f.text(&t.CA)
-		f.text(&t.Cert)
-		f.text(&t.Key)
-		c.TLS = &t
-		m.ForwardAuth = &c
-	}
-}
-
-// users puts the lines of the file before the users, which replace them.
-func (f *files) users(file *string, users *[]string) {
-	content, err := os.ReadFile(*file)
-	if err != nil {
-		f.err = fmt.Errorf("read users: %w", err)
-		return
-	}
-	f.read = true
-	*users, *file = append(strings.Split(string(content), "\n"), *users...), ""
 }

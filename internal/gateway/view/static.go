@@ -54,12 +54,9 @@ func OverviewOf(static Static, d RawData) Overview {
 	if static.Metrics != nil {
 		o.Features.Metrics = "Prometheus"
 	}
-	for _, p := range []struct {
-		name string
-		is   bool
-	}{{"Docker", static.Docker != nil}, {"Swarm", static.Swarm != nil}, {"File", static.File != nil}} {
-		if p.is || d.has(strings.ToLower(p.name)) {
-			o.Providers = append(o.Providers, p.name)
+	for name, settings := range static.Providers.All() {
+		if settings != nil || d.has(strings.ToLower(name)) {
+			o.Providers = append(o.Providers, name)
 		}
 	}
 	return o

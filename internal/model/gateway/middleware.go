@@ -1,37 +1,41 @@
 package gateway
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
-// Middleware is one of its fields: the others are nil.
+// Middleware is one of its fields: the others are nil. The tag "package" names the package below
+// internal/gateway/middleware that has the constructor: New and the name of the type.
 type Middleware struct {
-	AddPrefix         *AddPrefix
-	BasicAuth         *BasicAuth
-	Buffering         *Buffering
+	AddPrefix         *AddPrefix `package:"rewrite"`
+	BasicAuth         *BasicAuth `package:"auth"`
+	Buffering         *Buffering `package:"body"`
 	Chain             *Chain
-	CircuitBreaker    *CircuitBreaker
-	Compress          *Compress
-	ContentType       *ContentType
-	DigestAuth        *DigestAuth
-	EncodedCharacters *EncodedCharacters
-	Errors            *Errors
-	ForwardAuth       *ForwardAuth
-	GRPCWeb           *GRPCWeb
-	Headers           *Headers
-	InFlightReq       *InFlightReq
-	IPAllowList       *IPAllowList
-	IPWhiteList       *IPAllowList
-	PassTLSClientCert *PassTLSClientCert
+	CircuitBreaker    *CircuitBreaker    `package:"failure"`
+	Compress          *Compress          `package:"body"`
+	ContentType       *ContentType       `package:"body"`
+	DigestAuth        *DigestAuth        `package:"auth"`
+	EncodedCharacters *EncodedCharacters `package:"rewrite"`
+	Errors            *Errors            `package:"failure"`
+	ForwardAuth       *ForwardAuth       `package:"auth"`
+	GRPCWeb           *GRPCWeb           `package:"body"`
+	Headers           *Headers           `package:"headers"`
+	InFlightReq       *InFlightReq       `package:"limit"`
+	IPAllowList       *IPAllowList       `package:"limit"`
+	IPWhiteList       *IPAllowList       `package:"limit"`
+	PassTLSClientCert *PassTLSClientCert `package:"headers"`
 	// Plugin has the settings of Traefik's plugins by name. None exists here: it makes
 	// its routers faulty, with the native replacement in the message.
 	Plugin           map[string]map[string]string `secret:"whole"`
-	RateLimit        *RateLimit
-	RedirectRegex    *RedirectRegex
-	RedirectScheme   *RedirectScheme
-	ReplacePath      *ReplacePath
-	ReplacePathRegex *ReplacePathRegex
-	Retry            *Retry
-	StripPrefix      *StripPrefix
-	StripPrefixRegex *StripPrefixRegex
+	RateLimit        *RateLimit                   `package:"limit"`
+	RedirectRegex    *RedirectRegex               `package:"rewrite"`
+	RedirectScheme   *RedirectScheme              `package:"rewrite"`
+	ReplacePath      *ReplacePath                 `package:"rewrite"`
+	ReplacePathRegex *ReplacePathRegex            `package:"rewrite"`
+	Retry            *Retry                       `package:"failure"`
+	StripPrefix      *StripPrefix                 `package:"rewrite"`
+	StripPrefixRegex *StripPrefixRegex            `package:"rewrite"`
 }
 
 // AddPrefix puts a prefix before the path.
@@ -43,7 +47,7 @@ type AddPrefix struct {
 type BasicAuth struct {
 	// Users are lines of htpasswd: NAME:HASH with bcrypt, MD5 (apr1) or SHA-1.
 	Users     []string `secret:"user"`
-	UsersFile string   `file:"name"`
+	UsersFile string   `file:"lines"`
 	// Realm is by default "traefik".
 	Realm        string
 	RemoveHeader bool
@@ -55,7 +59,7 @@ type BasicAuth struct {
 type DigestAuth struct {
 	// Users are lines of htdigest: NAME:REALM:MD5.
 	Users        []string `secret:"user"`
-	UsersFile    string   `file:"name"`
+	UsersFile    string   `file:"lines"`
 	Realm        string
 	RemoveHeader bool
 	HeaderField  string
@@ -71,7 +75,7 @@ type Buffering struct {
 
 // Chain names middlewares, in order.
 type Chain struct {
-	Middlewares []string
+	Middlewares []string `refers:"middleware"`
 }
 
 // CircuitBreaker stops requests to a failing service for a while.
@@ -111,7 +115,7 @@ type Errors struct {
 	// Status has numbers and ranges, such as 500-599.
 	Status         []string
 	StatusRewrites map[string]int
-	Service        string
+	Service        string `refers:"service"`
 	// Query is a path; {status}, {originalStatus} and {url} are replaced.
 	Query               string `secret:"url"`
 	ErrorRequestHeaders []string
@@ -137,6 +141,14 @@ type ForwardAuth struct {
 	AuthSigninURL                    string `secret:"url"`
 }
 
+// Unused returns a note if the option caOptional is set.
+func (f *ForwardAuth) Unused() []string {
+	if f.TLS == nil || f.TLS.CAOptional == nil {
+		return nil
+	}
+	return []string{"tls.caOptional has no effect, as in Traefik v3: the server chooses whether it asks for a certificate"}
+}
+
 // ClientTLS is TLS to another server. The values are file names or PEM texts.
 type ClientTLS struct {
 	CA, Cert           string `file:"text"`
@@ -155,27 +167,28 @@ type GRPCWeb struct {
 type Headers struct {
 	CustomRequestHeaders, CustomResponseHeaders map[string]string `secret:"headers"`
 
-	AccessControlAllowCredentials                                   bool
-	AccessControlAllowHeaders, AccessControlAllowMethods            []string
-	AccessControlAllowOriginList, AccessControlAllowOriginListRegex []string
-	AccessControlExposeHeaders                                      []string
-	AccessControlMaxAge                                             int64
-	AddVaryHeader                                                   bool
-	AllowedHosts, HostsProxyHeaders                                 []string
-	SSLProxyHeaders                                                 map[string]string `secret:"headers"`
-	STSSeconds                                                      int64
-	STSIncludeSubdomains, STSPreload, ForceSTSHeader                bool
-	FrameDeny                                                       bool
-	CustomFrameOptionsValue                                         string
-	ContentTypeNosniff                                              bool
-	BrowserXSSFilter                                                bool
-	CustomBrowserXSSValue                                           string
-	ContentSecurityPolicy, ContentSecurityPolicyReportOnly          string
-	PublicKey, ReferrerPolicy                                       string
-	FeaturePolicy, PermissionsPolicy                                string
-	IsDevelopment                                                   bool
-	SSLRedirect, SSLTemporaryRedirect, SSLForceHost                 bool
-	SSLHost                                                         string
+	AccessControlAllowCredentials                          bool
+	AccessControlAllowHeaders, AccessControlAllowMethods   []string
+	AccessControlAllowOriginList                           []string
+	AccessControlAllowOriginListRegex                      []string `regexp:"true"`
+	AccessControlExposeHeaders                             []string
+	AccessControlMaxAge                                    int64
+	AddVaryHeader                                          bool
+	AllowedHosts, HostsProxyHeaders                        []string
+	SSLProxyHeaders                                        map[string]string `secret:"headers"`
+	STSSeconds                                             int64
+	STSIncludeSubdomains, STSPreload, ForceSTSHeader       bool
+	FrameDeny                                              bool
+	CustomFrameOptionsValue                                string
+	ContentTypeNosniff                                     bool
+	BrowserXSSFilter                                       bool
+	CustomBrowserXSSValue                                  string
+	ContentSecurityPolicy, ContentSecurityPolicyReportOnly string
+	PublicKey, ReferrerPolicy                              string
+	FeaturePolicy, PermissionsPolicy                       string
+	IsDevelopment                                          bool
+	SSLRedirect, SSLTemporaryRedirect, SSLForceHost        bool
+	SSLHost                                                string
 }
 
 // InFlightReq limits the requests at the same time.
@@ -252,7 +265,7 @@ type Redis struct {
 
 // RedirectRegex redirects URLs that match.
 type RedirectRegex struct {
-	Regex       string
+	Regex       string `regexp:"true"`
 	Replacement string `secret:"url"`
 	Permanent   bool
 }
@@ -270,7 +283,8 @@ type ReplacePath struct {
 
 // ReplacePathRegex replaces paths that match.
 type ReplacePathRegex struct {
-	Regex, Replacement string
+	Regex       string `regexp:"true"`
+	Replacement string
 }
 
 // Retry sends a request again, to another server if there is one.
@@ -296,22 +310,21 @@ type StripPrefix struct {
 
 // StripPrefixRegex removes the first match at the begin of the path.
 type StripPrefixRegex struct {
-	Regex []string
+	Regex []string `regexp:"true"`
 }
 
 // Expressions returns the regular expressions of the middleware.
 func (m *Middleware) Expressions() (all []string) {
-	if m.RedirectRegex != nil {
-		all = append(all, m.RedirectRegex.Regex)
-	}
-	if m.ReplacePathRegex != nil {
-		all = append(all, m.ReplacePathRegex.Regex)
-	}
-	if m.StripPrefixRegex != nil {
-		all = append(all, m.StripPrefixRegex.Regex...)
-	}
-	if m.Headers != nil {
-		all = append(all, m.Headers.AccessControlAllowOriginListRegex...)
-	}
+	Texts(m, "regexp", func(t Text) { all = append(all, *t.Value) })
 	return all
+}
+
+// Unused returns a note for each option that is valid and has no effect: what the methods Unused of the fields return.
+func (m *Middleware) Unused() (notes []string) {
+	for _, v := range reflect.ValueOf(m).Elem().Fields() {
+		if u, ok := v.Interface().(interface{ Unused() []string }); ok && !v.IsNil() {
+			notes = append(notes, u.Unused()...)
+		}
+	}
+	return notes
 }

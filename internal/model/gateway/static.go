@@ -16,11 +16,7 @@ type Static struct {
 	Metrics *Metrics
 	// AccessLog is nil if requests are not logged.
 	AccessLog *AccessLog
-	Docker    *Docker
-	// Swarm, if not nil, is the provider of routers from labels of a swarm's services. Its
-	// SwarmMode is true.
-	Swarm     *Docker
-	File      *File
+	Providers
 	Resolvers map[string]*Resolver
 	// Transport and TCPTransport are how the gateway connects to servers whose service
 	// names no transport.
@@ -205,53 +201,6 @@ type LogHeaders struct {
 // "keep".
 type LogQuery struct {
 	DefaultMode string
-}
-
-// Docker is the provider of routers from labels of containers.
-type Docker struct {
-	// Endpoint is unix:///var/run/docker.sock by default.
-	Endpoint string `secret:"url"`
-	TLS      *ClientTLS
-	// ExposedByDefault: nil means true.
-	ExposedByDefault *bool
-	Network          string
-	DefaultRule      string
-	Constraints      string
-	UseBindPortIP    bool
-	SwarmMode        bool
-	// RefreshSeconds is the time between two questions for the tasks of a swarm. 0 means the default.
-	//lint:ignore ST1011 the key is Traefik's
-	RefreshSeconds time.Duration
-	// SwarmModeRefreshSeconds is RefreshSeconds in v2.
-	//lint:ignore ST1011 the key is Traefik's
-	SwarmModeRefreshSeconds time.Duration
-	Watch                   *bool
-	AllowEmptyServices      bool
-	// Username and Password are for an endpoint with HTTP authentication.
-	Username string
-	Password string `secret:"whole"`
-	// HTTPClientTimeout limits a request to the endpoint. 0 means no limit.
-	HTTPClientTimeout time.Duration
-	// Strict drops all routers of a container with a faulty label, as Traefik does.
-	Strict bool
-	// LabelFiles are the absolute paths of the files that labels may name. Empty means none.
-	LabelFiles []string
-	// LabelScope is LabelScopeEngine, the default, or LabelScopeProject, which keeps references
-	// and servers of containers in their project.
-	LabelScope string
-}
-
-// The values of Docker.LabelScope.
-const (
-	LabelScopeEngine  = "engine"
-	LabelScopeProject = "project"
-)
-
-// File is the provider of routers from files: one file, or the files of a directory.
-type File struct {
-	Filename, Directory string
-	// Watch: nil means true.
-	Watch *bool
 }
 
 // Resolver obtains certificates by ACME (RFC 8555).

@@ -45,7 +45,7 @@ func (r *Runner) setCluster(c *model.ClusterGateway) error {
 }
 
 // ofHosts is the reason of an object that refers to one that each host declares on its own.
-var ofHosts = regexp.MustCompile(`@(file|docker|swarm) (does not exist|is disabled)`)
+var ofHosts = regexp.MustCompile(`@(` + strings.Join(values.ProviderNames(), "|") + `) (does not exist|is disabled)`)
 
 // CheckCluster returns what no host can use of the objects of a cluster. It does not report what hosts
 // differ in: entry points, resolvers, objects of files and containers.

@@ -116,19 +116,13 @@ func filesOf(c values.Config) (files []string) {
 		}
 	}
 	for _, m := range c.HTTP.Middlewares {
-		add(usersFile(m))
+		values.Texts(m, "file", func(t values.Text) {
+			if t.Tag == "lines" {
+				add(*t.Value)
+			}
+		})
 	}
 	return files
-}
-
-func usersFile(m *values.Middleware) string {
-	switch {
-	case m.BasicAuth != nil:
-		return m.BasicAuth.UsersFile
-	case m.DigestAuth != nil:
-		return m.DigestAuth.UsersFile
-	}
-	return ""
 }
 
 func stateOf(path string) fileState {

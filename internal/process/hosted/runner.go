@@ -160,7 +160,7 @@ func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 
 // served returns the static settings that the serving process has.
 func served(static values.Static) values.Static {
-	static.Docker, static.Swarm, static.Resolvers = nil, nil, nil
+	static.Providers, static.Resolvers = values.Providers{}, nil
 	return static
 }
 
@@ -213,7 +213,7 @@ func (r *Runner) followDocker(of *values.Docker) error {
 	if host := os.Getenv("DOCKER_HOST"); strings.HasPrefix(host, "unix://") {
 		with.Endpoint = cmp.Or(with.Endpoint, host)
 	}
-	docker, err := provider.New(with, r.log)
+	docker, err := provider.NewDocker(with, r.log)
 	if err != nil {
 		return fmt.Errorf("follow containers: %w", err)
 	}

@@ -50,20 +50,11 @@ func newSources(static model.Static, log *slog.Logger) *sources {
 
 // start begins to follow the providers.
 func (s *sources) start(ctx context.Context) error {
-	if s.static.File != nil {
-		s.follow(ctx, "file", provider.NewFiles(*s.static.File, s.log).Follow)
+	all, err := provider.Enabled(s.static.Providers, s.log)
+	for name, p := range all {
+		s.follow(ctx, name, p.Follow)
 	}
-	for name, of := range map[string]*model.Docker{"docker": s.static.Docker, "swarm": s.static.Swarm} {
-		if of == nil {
-			continue
-		}
-		labels, err := provider.New(*of, s.log)
-		if err != nil {
-			return err
-		}
-		s.follow(ctx, name, labels.Follow)
-	}
-	return nil
+	return err
 }
 
 // follow takes the configurations of one provider until the context ends.

@@ -18,7 +18,7 @@ import (
 // precedence is the order of providers whose objects have the same name: the TLS store and TLS options
 // "default" have no provider in their names, and the labels of containers and of a swarm have the same. The
 // first one's stays: whoever may set labels must not replace what files have.
-var precedence = []string{"file", "cluster", "docker", "swarm"}
+var precedence = append([]string{"file", "cluster"}, model.ProviderNames()...)
 
 // together returns the configuration of all providers, and the problems that are known. It removes the
 // renamed objects from the parts: they hold for one change, and names may have other owners at the next one.

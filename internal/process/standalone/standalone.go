@@ -20,7 +20,7 @@ import (
 // it accepts requests for requestAcceptGraceTimeout, and those in progress have graceTimeOut.
 // SIGUSR1 reopens the file of the access log. Options.Log is the log of this process.
 func Run(ctx context.Context, static model.Static, opt serving.Options) error {
-	if static.Docker == nil && static.Swarm == nil && static.File == nil {
+	if !static.Providers.Any() {
 		opt.Log.Warn("no provider is enabled, so there are no routers: add --providers.docker, or " +
 			"--providers.file.directory=DIRECTORY")
 	}

@@ -87,7 +87,8 @@ func static(dir string) model.Static {
 		EntryPoints: []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0"},
 			{Name: "traefik", Address: "127.0.0.1:0"}},
 		Default: []string{"web"}, API: &model.API{Insecure: true}, Ping: &model.Ping{EntryPoint: "traefik"},
-		Metrics: &model.Metrics{EntryPoint: "traefik"}, File: &model.File{Directory: filepath.Join(dir, "conf")},
+		Metrics:   &model.Metrics{EntryPoint: "traefik"},
+		Providers: model.Providers{File: &model.File{Directory: filepath.Join(dir, "conf")}},
 		AccessLog: &model.AccessLog{FilePath: filepath.Join(dir, "access.log")},
 	}
 }

@@ -70,6 +70,19 @@ type stop struct {
 // It is longer than servers usually take to complete their requests.
 const survival = 10 * time.Minute
 
+// NewDocker returns the provider for an engine: for its containers, or with SwarmMode for the services of
+// its swarm. Returns an error if the endpoint or its TLS settings are invalid.
+func NewDocker(value gateway.Docker, log *slog.Logger) (Provider, error) {
+	e, err := dockerapi.New(cmp.Or(value.Endpoint, "unix:///var/run/docker.sock"), value.TLS)
+	if err != nil {
+		return nil, err
+	}
+	if value.SwarmMode {
+		return newSwarm(e, value, log), nil
+	}
+	return newDocker(e, value, log), nil
+}
+
 func newDocker(e *dockerapi.Engine, value gateway.Docker, log *slog.Logger) *Docker {
 	options := traefik.DockerOptions{Docker: value}
 	return &Docker{engine: e, log: log, options: options, self: newSelf(),

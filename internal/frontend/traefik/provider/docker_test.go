@@ -36,7 +36,7 @@ func serve(t *testing.T, engine http.Handler) string {
 
 func newProvider(t *testing.T, value gateway.Docker) Provider {
 	t.Helper()
-	p, err := New(value, slog.New(slog.DiscardHandler))
+	p, err := NewDocker(value, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

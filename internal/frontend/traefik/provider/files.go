@@ -17,8 +17,8 @@ type Files struct {
 	log   *slog.Logger
 }
 
-// NewFiles returns a provider for the file, or the files of the directory.
-func NewFiles(value gateway.File, log *slog.Logger) *Files { return &Files{value, log} }
+// NewFile returns a provider for the file, or the files of the directory. Its error is nil.
+func NewFile(value gateway.File, log *slog.Logger) (Provider, error) { return &Files{value, log}, nil }
 
 // The longest times between two reads. Changes of network file systems, and renames of the directories
 // above those of the files, are not reported.

@@ -51,7 +51,8 @@ func followFiles(t *testing.T, value gateway.File) (until func(name, rule string
 	states := make(chan gateway.Config)
 	var following sync.WaitGroup
 	following.Go(func() {
-		NewFiles(value, slog.New(slog.DiscardHandler)).Follow(ctx, func(c gateway.Config, _ []traefik.Problem) {
+		files := &Files{value, slog.New(slog.DiscardHandler)}
+		files.Follow(ctx, func(c gateway.Config, _ []traefik.Problem) {
 			select {
 			case states <- c:
 			case <-ctx.Done():
@@ -188,7 +189,7 @@ func TestChangeAfterFirstRead(t *testing.T) {
 		}
 	}
 	write("Path(`/1`)")
-	f := NewFiles(gateway.File{Directory: dir}, slog.New(slog.DiscardHandler))
+	f := &Files{gateway.File{Directory: dir}, slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var rules []string

@@ -1,10 +1,10 @@
 // Package provider reads configurations for the gateway where Traefik's providers
 // find them, and follows their changes: the labels of a container engine's
-// containers, and files.
+// containers, and files. Each provider has a field with its settings in gateway.Providers,
+// and a constructor here: NewDocker for the field Docker.
 package provider
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"fairlead/internal/model/gateway"
 )
 
-// Provider follows the labels that an engine has.
+// Provider follows the configuration at one source.
 type Provider interface {
 	// Follow calls changed with the configuration now and after each change, until the context ends.
 	Follow(ctx context.Context, changed Changed)
@@ -26,17 +26,35 @@ type Provider interface {
 // Changed takes a configuration and the problems in it.
 type Changed func(gateway.Config, []traefik.Problem)
 
-// New returns the provider for an engine: for its containers, or with SwarmMode for the services of
-// its swarm.
-func New(value gateway.Docker, log *slog.Logger) (Provider, error) {
-	e, err := dockerapi.New(cmp.Or(value.Endpoint, "unix:///var/run/docker.sock"), value.TLS)
-	if err != nil {
-		return nil, err
+// Enabled returns the providers whose settings are not nil, by their names. It starts none.
+func Enabled(all gateway.Providers, log *slog.Logger) (map[string]Provider, error) {
+	enabled := map[string]Provider{}
+	for _, k := range kinds {
+		p, err := k.open(all, log)
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			enabled[k.name] = p
+		}
 	}
-	if value.SwarmMode {
-		return newSwarm(e, value, log), nil
-	}
-	return newDocker(e, value, log), nil
+	return enabled, nil
+}
+
+// kind is a provider's name, and what makes it of its settings: nil if these are nil.
+type kind struct {
+	name string
+	open func(gateway.Providers, *slog.Logger) (Provider, error)
+}
+
+// of returns the kind with a name, the settings that get returns, and a constructor.
+func of[T any](name string, get func(*gateway.Providers) *T, open func(T, *slog.Logger) (Provider, error)) kind {
+	return kind{name, func(all gateway.Providers, log *slog.Logger) (Provider, error) {
+		if settings := get(&all); settings != nil {
+			return open(*settings, log)
+		}
+		return nil, nil
+	}}
 }
 
 // again is the time until the next attempt to reach an engine that does not answer.

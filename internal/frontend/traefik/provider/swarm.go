@@ -53,6 +53,12 @@ const (
 	usually = 5 * time.Second
 )
 
+// NewSwarm returns the provider for the services of an engine's swarm, as NewDocker with SwarmMode.
+func NewSwarm(value gateway.Docker, log *slog.Logger) (Provider, error) {
+	value.SwarmMode = true
+	return NewDocker(value, log)
+}
+
 func newSwarm(e *dockerapi.Engine, value gateway.Docker, log *slog.Logger) *Swarm {
 	options := traefik.DockerOptions{Docker: value}
 	return &Swarm{engine: e, events: subscribe(e, "container", "service", "node"), log: log,

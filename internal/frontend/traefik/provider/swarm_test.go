@@ -261,7 +261,7 @@ func TestNoManager(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var log strings.Builder
-	p, err := New(gateway.Docker{Endpoint: engine.URL, SwarmMode: true},
+	p, err := NewDocker(gateway.Docker{Endpoint: engine.URL, SwarmMode: true},
 		slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
 			cancel()
 			return log.Write(b)

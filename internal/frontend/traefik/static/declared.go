@@ -18,7 +18,8 @@ func Declared(n *tree.Node, key string) (gateway.Static, []tree.Mistake) {
 		add("entryPoints", "want at least one entry point, such as web: {address: \":80\"}")
 		return gateway.Static{}, mistakes
 	}
-	if p := all.Providers; p != nil && (p.File != nil || p.Docker != nil && p.Swarm != nil) {
+	if p := value(all.Providers); p.Any() && p != (gateway.Providers{Docker: p.Docker}) &&
+		p != (gateway.Providers{Swarm: p.Swarm}) {
 		add("providers", "want docker or swarm: write the content of other files below gateway")
 	}
 	b := &builder{}

@@ -18,7 +18,7 @@ type allSettings struct {
 	Core                  *coreSettings
 	Global                *globalSettings
 	EntryPoints           map[string]*entryPointSettings
-	Providers             *providerSettings
+	Providers             *gateway.Providers
 	CertificatesResolvers map[string]*resolverSettings
 	ServersTransport      *gateway.ServersTransport
 	TCPServersTransport   *gateway.TCPServersTransport
@@ -137,12 +137,6 @@ type timeoutSettings struct {
 
 type udpSettings struct {
 	Timeout *time.Duration
-}
-
-type providerSettings struct {
-	Docker *gateway.Docker
-	Swarm  *gateway.Docker
-	File   *gateway.File
 }
 
 type resolverSettings struct {

@@ -24,7 +24,7 @@ func Settings(s gateway.Static) any {
 	if s.RuleSyntax != "" {
 		out.Core = &coreSettings{s.RuleSyntax}
 	}
-	out.Providers = nonzero(providerSettings{Docker: s.Docker, Swarm: s.Swarm})
+	out.Providers = nonzero(s.Providers)
 	out.ServersTransport, out.TCPServersTransport = nonzero(s.Transport), nonzero(s.TCPTransport)
 	for _, e := range s.EntryPoints {
 		if e.Name != internalEntryPoint || e.Address != ":8080" || !needsInternal(&s) {

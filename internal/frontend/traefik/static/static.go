@@ -100,7 +100,7 @@ func (b *builder) build(s *allSettings) gateway.Static {
 		}
 	}
 	b.logs(s, &out)
-	b.providers(value(s.Providers), &out)
+	out.Providers = b.providers(value(s.Providers))
 	b.entryPoints(s, &out)
 	out.Resolvers = b.resolvers(s.CertificatesResolvers, out.EntryPoints)
 	return out
@@ -172,30 +172,16 @@ func (b *builder) logFields(f *gateway.LogFields) {
 	}
 }
 
-func (b *builder) providers(p providerSettings, out *gateway.Static) {
-	out.Docker, out.Swarm, out.File = p.Docker, p.Swarm, p.File
-	b.labelScope("providers.docker.labelScope", value(p.Docker).LabelScope)
-	b.labelScope("providers.swarm.labelScope", value(p.Swarm).LabelScope)
-	if p.Swarm != nil {
-		p.Swarm.SwarmMode = true
+// providers returns the settings of the providers that are on.
+func (b *builder) providers(p gateway.Providers) gateway.Providers {
+	for _, r := range p.Complete() {
+		if r.Mistake {
+			b.mistake("providers."+r.Key, "%s", r.Text)
+		} else {
+			b.note("providers."+r.Key, "%s", r.Text)
+		}
 	}
-	if p.Docker != nil && p.Docker.SwarmMode {
-		b.note("providers.docker.swarmMode", "is in effect, but v2's name: v3 has providers.swarm instead")
-	}
-	if p.File != nil && p.File.Filename == "" && p.File.Directory == "" {
-		b.note("providers.file", "has no effect without a file: set filename or directory")
-		out.File = nil
-	}
-	if p.File != nil && p.File.Filename != "" && p.File.Directory != "" {
-		b.note("providers.file.filename", "has no effect: directory is set too")
-		p.File.Filename = ""
-	}
-}
-
-func (b *builder) labelScope(key, scope string) {
-	if scope != "" && !slices.Contains(labelScopes, scope) {
-		b.mistake(key, "value %q: want %s", scope, strings.Join(labelScopes, " or "))
-	}
+	return p
 }
 
 // resolvers returns the resolvers with an ACME part by name.

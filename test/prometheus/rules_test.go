@@ -15,7 +15,7 @@ import (
 var values = []struct{ series, well, wrong string }{
 	{`up{job="fairlead"}`, "1x90", "0x90"},
 	{"fairlead_scrape_problems", "0x90", "3x90"},
-	{"fairlead_apply_failures_total", "0+0.1x90", "0+1x90"},
+	{"fairlead_apply_failures_total", "0+0.01x90", "0+0.2x90"},
 	{`fairlead_attachments{state="failed"}`, "0x90", "1x90"},
 	{`fairlead_healed_objects_total{kind="link"}`, "0+0.1x90", "0+1x90"},
 	{"fairlead_conntrack_entries", "10x90", "90x90"},

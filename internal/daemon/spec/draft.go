@@ -289,3 +289,15 @@ func (t *Draft) noteUnchangedObjects() {
 			strings.Join(u.names, ", "), owner, object))
 	}
 }
+
+// adopts reports whether a declared object of this origin becomes the set's if it is as declared.
+func (t *Draft) adopts(by model.Origin) bool { return by == model.FromCommand && t.origin.IsFile() }
+
+// takes reports whether a declared object of this origin becomes the set's although it differs.
+func (t *Draft) takes(by model.Origin) bool { return t.spec.Adopt && t.adopts(by) }
+
+// declaredBefore reports whether the Spec removes the object if it does not declare it: an earlier one
+// of the set has declared it, or a user has edited it.
+func (t *Draft) declaredBefore(by model.Origin, edited func(name string) bool, name string) bool {
+	return by == t.origin && (t.spec.Edit == nil || edited(name))
+}

@@ -145,7 +145,7 @@ aa: build ## compare 40 pairs of reports of the same path: how often is an inter
 	go run ./test/aa $(AA_FLAGS) $(BIN)
 
 .PHONY: soak
-soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations; then rolling updates, changes and upgrades of the gateway; then kill laboratories and agents; then simulate faults of virtual addresses, and make 2,000 in an hour, and as many while sandboxes come and go; then keep etcd away for ten minutes; then end hosts of a service under load; then run random pairs of clients and servers of the gateway under the race detector for an hour (needs gcc); then compare the gateway's parsers of HTTP/1.1 with net/http, with ten million inputs each; then put 100,000 generated configurations and label sets to use; then compare explanations of 30,000 flows over generated hosts with packets (root)
+soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations; then rolling updates, changes and upgrades of the gateway; then kill laboratories and agents; then simulate faults of virtual addresses, and make 2,000 in an hour, and as many while sandboxes come and go; then keep etcd away for ten minutes; then end hosts of a service under load; then run random pairs of clients and servers of the gateway under the race detector for an hour (needs gcc); then compare the gateway's parsers of HTTP/1.1 with net/http, with ten million inputs each; then put 100,000 generated configurations and label sets to use; then compare explanations of 30,000 flows over generated hosts with packets; then install, upgrade and remove the package on Debian 12 and 13 (root)
 	SOAK_DURATION=$(SOAK) go test -count=1 -timeout 0 -v ./test/soak
 	FAIRLEAD_OPERATIONS=10000 go test -count=1 -timeout 0 -v -run TestAnyOperations ./internal/daemon
 	FAIRLEAD_GATEWAY_RATE=1000 FAIRLEAD_GATEWAY_ROUNDS=20 FAIRLEAD_GATEWAY_CHANGES=1000 FAIRLEAD_GATEWAY_UPGRADES=20 \
@@ -166,6 +166,7 @@ soak: ## change publishes under load while the engine, then the daemon, is kille
 	done
 	FAIRLEAD_CONFIGURATIONS=100000 go test -count=1 -timeout 0 -v -run GeneratedConfigurations ./internal/process/standalone
 	FAIRLEAD_TRUTH=30000 FAIRLEAD_TRUTH_FIRST=$$(date +%s) go test -count=1 -timeout 0 -v -run GeneratedHosts ./test/truth
+	FAIRLEAD_DEBIANS=bookworm,trixie FAIRLEAD_UPGRADES=20 go test -count=1 -timeout 0 -v -run TestPackage$$ ./test/release
 
 .PHONY: ratios
 ratios: ## measure the same on one machine and between two namespaces as machines, and compare the ratios (root, an idle machine; about 15 minutes)

@@ -210,7 +210,7 @@ func (m *machine) remove(before string, files []string) {
 	m.Helper()
 	m.run("dpkg --no-triggers -r fairlead")
 	place.Unchanged(m, m.host.Do, before)
-	if out, _ := m.try("pgrep -a fairlead || ls /proc/[0-9]*/exe -l | grep fairlead"); out != "" {
+	if out, _ := m.try("ls -l /proc/[0-9]*/exe 2>/dev/null | grep /fairlead"); out != "" {
 		m.Errorf("after the removal run:\n%s", out)
 	}
 	want := append(slices.Clone(files), "/etc/default/fairlead", "/var/lib/dpkg/info/fairlead.list",

@@ -36,8 +36,6 @@ type machine struct {
 	// pid is the process of systemd in this machine's PID namespace.
 	pid          int
 	host, client *netns.Namespace
-	// shared is a directory that both systems have.
-	shared string
 }
 
 // boot boots the system below a directory. It ends with the test.

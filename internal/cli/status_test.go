@@ -194,7 +194,7 @@ var statuses = map[string][]string{
 		"cluster token ls", "cluster token rm", "detach", "events", "get", "ls", "network create",
 		"network ls", "network rm", "publish", "service add", "service drain", "service enable", "service ls",
 		"service rm", "service show", "service watch", "stats", "unpublish"},
-	"0 2 0 0": {"choose", "docs man", "lab compare", "lab record", "lab report", "service import",
+	"0 2 0 0": {"bugreport", "choose", "docs man", "lab compare", "lab record", "lab report", "service import",
 		"uninstall"},
 	"1 2 1 1": {"cluster status", "lab history", "restore"},
 	"0 0 0 0": {"completion bash", "completion fish", "completion powershell", "completion zsh", "help",

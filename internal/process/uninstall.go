@@ -43,9 +43,7 @@ type Installed struct {
 // a reboot is left out.
 func FindInstalled(ctx context.Context, opt Options, keep bool) (Installed, error) {
 	f := Installed{Commands: []string{}, Directories: directories(opt, keep)}
-	if o := running(); o != nil {
-		f.Daemon = o.PID
-	}
+	f.Daemon = Daemon()
 	f.Units = units(ctx)
 	host, err := kernel.Open("", kernel.Options{})
 	if err != nil {
@@ -93,6 +91,14 @@ func dockerNetworks(ctx context.Context, opt Options) (ids []string, err error) 
 		}
 	}
 	return ids, err
+}
+
+// Daemon returns the process of the daemon of this network namespace; 0 if none runs.
+func Daemon() int {
+	if o := running(); o != nil {
+		return o.PID
+	}
+	return 0
 }
 
 // running returns the daemon that has the lock of this network namespace; nil if none runs.

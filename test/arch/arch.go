@@ -184,6 +184,10 @@ var Rules = append(inOrder("the daemon's parts use only the parts before them", 
 			"internal/kernel/nft/...", "internal/kernel/iptables/..."},
 	},
 	{
+		Name: "hiding secrets reads no files",
+		Of:   []string{"internal/explain/redact/..."}, Ours: []string{"internal/model/..."}, Deny: pure, StdOnly: true,
+	},
+	{
 		Name: "explanations and metrics do not change the kernel",
 		Of:   []string{"internal/explain/...", "internal/frontend/metrics/..."},
 		Deny: []string{"internal/kernel/conntrack", "internal/kernel/ipvs", "internal/kernel/iptables",

@@ -189,6 +189,7 @@ func TestRulesCanFail(t *testing.T) {
 			true},
 		{"trees of keys may not use the front end", "internal/frontend/traefik/tree", "fairlead/internal/frontend/traefik",
 			false},
+		{"hiding secrets may not open files", "internal/explain/redact", "os", false},
 		{"schemas may not use the gateway's values", "internal/frontend/schema", "fairlead/internal/model/gateway", false},
 		{"Traefik's flags may use trees of keys", "internal/frontend/traefik/static",
 			"fairlead/internal/frontend/traefik/tree", true},

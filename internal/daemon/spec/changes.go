@@ -46,6 +46,11 @@ func ownedService(v, by model.VirtualService) model.VirtualService {
 	return v
 }
 
+func ownedGateway(g, by model.Gateway) *model.Gateway {
+	g.Origin = by.Origin
+	return &g
+}
+
 // ownedObject returns an object of the gateway, which only files have.
 func ownedObject(o, _ model.GatewayObject) model.GatewayObject { return o }
 

@@ -21,6 +21,9 @@ func (t *Draft) gateway() {
 		return
 	case t.spec.Gateway == nil:
 		return
+	case have != nil && have.Origin != t.origin && have.Equal(ownedGateway(*t.spec.Gateway, *have)):
+		t.noteUnchanged("gateway", "of the host", have.Origin)
+		return
 	case have != nil && have.Origin != t.origin:
 		t.mistake("gateway", fmt.Errorf("gateway: a host has one gateway, and %s: leave it out, or remove the other",
 			createdBy(have.Origin)))

@@ -36,6 +36,10 @@ func TestGatewayOfSets(t *testing.T) {
 		!strings.Contains(err.Error(), "a host has one gateway, and the files of set a declare it") {
 		t.Errorf("another set: %v", err)
 	}
+	equal := api.Spec{Set: "b", Gateway: withServers(gateway.Server{URL: "http://a"})}
+	if next, err := drafted(one, equal); err != nil || next.Gateway != one.Gateway {
+		t.Errorf("another set with the same gateway: %+v, %v", next.Gateway, err)
+	}
 	if next, err := drafted(one, api.Spec{Set: "b"}); err != nil || next.Gateway != one.Gateway {
 		t.Errorf("a set without a gateway: %+v, %v", next.Gateway, err)
 	}

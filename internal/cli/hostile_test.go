@@ -53,7 +53,7 @@ func commandLines(files string) map[string][][]string {
 			{"--dry-run", "--state-dir", in("state"), "--run-dir", in("run")}},
 		"uninstall": {{"--dry-run", "--state-dir", hostileName, "--run-dir", hostileName},
 			{"--dry-run", "--state-dir", in("state"), "--run-dir", in("run")}},
-		"docs man": {{in("man")}}, "doctor": {{}}, "bugreport": {{}, {"--file", hostileName}},
+		"docs man": {{in("man")}}, "doctor": {{}}, "bugreport": {{"--file", "report.tar.gz"}},
 		"events": {{}, {"-f"}},
 		"exec":   {{"netns:web", "--", "true"}, {"netns:web", "--", hostileName}}, "help": {{}},
 		"explain": {{"192.0.2.7", "to", ":8080"}, {"192.0.2.7", "to", "10.0.0.2:81"}, {"host", "to", "10.0.0.2:80"},

@@ -87,7 +87,7 @@ func (d *describer) object(t reflect.Type) schema.Schema {
 }
 
 // otherFiles is the setting of Traefik that fairlead.yaml has not.
-const otherFiles = "providerSettings.file"
+const otherFiles = "Providers.file"
 
 // fields adds the schemas of a struct's fields, only of those with these keys unless only is nil.
 // The fields of embedded structs count as its own.

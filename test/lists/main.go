@@ -88,9 +88,16 @@ func providers() []byte {
 // getter returns the row of a field of a struct of package gateway: a function that returns the field, and its
 // constructor.
 func getter(before, of string, field reflect.StructField, constructor string) string {
-	return fmt.Sprintf("of(%sfunc(v *gateway.%s) *gateway.%s { return v.%s },\n%s)", before, of,
-		field.Type.Elem().Name(), field.Name, constructor)
+	get := fmt.Sprintf("of(%sfunc(v *gateway.%s) *gateway.%s { return v.%s },", before, of, field.Type.Elem().Name(),
+		field.Name)
+	if len(get)+len(constructor) > widest {
+		return get + "\n" + constructor + ")"
+	}
+	return get + " " + constructor + ")"
 }
+
+// widest is how long a row may be.
+const widest = 110
 
 func rows[T ~string](names []T, row func(string) string) (all []string) {
 	for _, name := range names {

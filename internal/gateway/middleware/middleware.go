@@ -1,6 +1,6 @@
 // Package middleware turns the values of HTTP middlewares into handlers. Each
-// middleware has one file in a package below, and a row in kinds.go. The behaviour is the one that Traefik documents,
-// where it is safe; differences are in the comments of the middleware.
+// middleware has one file in a package below, and its settings are a field of gateway.Middleware. The behaviour is the
+// one that Traefik documents, where it is safe; differences are in the comments of the middleware.
 //
 // Packages base and outcome have what middlewares share. The packages above them have the middlewares by what they do:
 // auth, body, failure, headers, limit, rewrite. They do not import each other.

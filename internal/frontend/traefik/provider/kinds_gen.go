@@ -8,10 +8,7 @@ import (
 
 // kinds has the constructor of each field of gateway.Providers.
 var kinds = []kind{
-	of("docker", func(v *gateway.Providers) *gateway.Docker { return v.Docker },
-		NewDocker),
-	of("swarm", func(v *gateway.Providers) *gateway.Docker { return v.Swarm },
-		NewSwarm),
-	of("file", func(v *gateway.Providers) *gateway.File { return v.File },
-		NewFile),
+	of("docker", func(v *gateway.Providers) *gateway.Docker { return v.Docker }, NewDocker),
+	of("swarm", func(v *gateway.Providers) *gateway.Docker { return v.Swarm }, NewSwarm),
+	of("file", func(v *gateway.Providers) *gateway.File { return v.File }, NewFile),
 }

@@ -99,10 +99,12 @@ var ignoredSettings = []ignoredSetting{
 	{"tracing", noTraces},
 }
 
-// findIgnored returns the ignored setting that the names belong to, or nil.
+// findIgnored returns the ignored setting that the names belong to, or nil. A setting that allSettings has is not
+// ignored: a provider that is added needs no change here.
 func findIgnored(names []string) *ignoredSetting {
 	for i := range ignoredSettings {
-		if s := &ignoredSettings[i]; covers(strings.Split(s.path, "."), names) {
+		s := &ignoredSettings[i]
+		if path := strings.Split(s.path, "."); covers(path, names) && settingType(names[:len(path)]) == nil {
 			return s
 		}
 	}

@@ -20,7 +20,8 @@ type exposure struct {
 
 func (e exposure) covers(c Cell) bool {
 	return e.attack == c.Attack && (len(e.attackers) == 0 || slices.Contains(e.attackers, c.Attacker)) &&
-		(e.drivers == nil || e.drivers(c.Driver.Traits())) && (len(e.vias) == 0 || slices.Contains(e.vias, carrierOf(c.Via)))
+		(e.drivers == nil || e.drivers(c.Driver.Traits())) &&
+		(len(e.vias) == 0 || slices.Contains(e.vias, carrierOf(c.Via)))
 }
 
 // carrierOf returns the carrier of a publish mode of the table.

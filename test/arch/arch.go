@@ -84,8 +84,8 @@ var Rules = append(inOrder("the daemon's parts use only the parts before them", 
 	},
 	{
 		Name: "threats are data about drivers and publish modes",
-		Of:   []string{"internal/threat/..."}, Ours: []string{"internal/model/...", "internal/threat/...", "internal/paths"},
-		Deny:    pure,
+		Of:   []string{"internal/threat/..."},
+		Ours: []string{"internal/model/...", "internal/threat/...", "internal/paths"}, Deny: pure,
 		StdOnly: true,
 	},
 	{

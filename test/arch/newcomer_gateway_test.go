@@ -53,8 +53,9 @@ func testTrialGateway(t *testing.T, command string) {
 // startTrialGateway starts a gateway until the end of the test, and returns the addresses of its entry points.
 func startTrialGateway(t *testing.T, command, flag string) map[string]string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), command, "gateway", "traefik", "--", "--entrypoints.web.address=127.0.0.1:0",
-		"--entrypoints.traefik.address=127.0.0.1:0", "--api.insecure=true", "--ping=true", flag)
+	cmd := exec.CommandContext(t.Context(), command, "gateway", "traefik", "--",
+		"--entrypoints.web.address=127.0.0.1:0", "--entrypoints.traefik.address=127.0.0.1:0", "--api.insecure=true",
+		"--ping=true", flag)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	log, err := cmd.StderrPipe()
 	if err == nil {

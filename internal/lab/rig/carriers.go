@@ -42,8 +42,12 @@ func carrierOf(p suite.Path) carrier {
 }
 
 // carriers are those of publish modes.
-var carriers = map[model.Carrier]carrier{model.CarrierStack: stack{}, model.CarrierPrograms: ebpf{}, model.CarrierHooks: hooks{},
-	model.CarrierUserSpace: userSpace{}}
+var carriers = map[model.Carrier]carrier{
+	model.CarrierStack:     stack{},
+	model.CarrierPrograms:  ebpf{},
+	model.CarrierHooks:     hooks{},
+	model.CarrierUserSpace: userSpace{},
+}
 
 // stack is the kernel's network stack: all packets pass the links.
 type stack struct{}

@@ -26,7 +26,8 @@ func TestTextsAreFoundEverywhere(t *testing.T) {
 		t.Errorf("files of a value that is no pointer %q, want %q", got, want)
 	}
 	Texts(v, "file", func(text Text) { *text.Value = text.Tag + " of " + text.Field })
-	if v.Name != "text of Name" || v.Names[0] != "lines of Names" || v.List[1].Name != "text of Name" || v.Other != "no" {
+	if v.Name != "text of Name" || v.Names[0] != "lines of Names" || v.List[1].Name != "text of Name" ||
+		v.Other != "no" {
 		t.Errorf("changed to %+v", v)
 	}
 }

@@ -60,7 +60,7 @@ func newLANWorld(t testing.TB) *lanWorld {
 		return h
 	}
 	pins := filepath.Join(root, "fairlead")
-	w := &lanWorld{client: open(kernel.Options{}), world: worldOf(t, open(kernel.Options{Pins: pins}))}
+	w := &lanWorld{client: open(kernel.Options{}), world: worldOf(t, open(kernel.Options{Pins: pins, Rest: true}))}
 	w.pins = pins
 	w.cable()
 	return w

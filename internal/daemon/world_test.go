@@ -85,7 +85,7 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	ns := kerneltest.Netns(t)
-	host, err := kernel.Open(ns.Path(), kernel.Options{})
+	host, err := kernel.Open(ns.Path(), kernel.Options{Rest: true})
 	if err != nil {
 		t.Fatal(err)
 	}

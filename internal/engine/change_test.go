@@ -146,6 +146,7 @@ func sendWhole(t *testing.T, c *net.UDPConn, mtu int) {
 // TestMoves moves an endpoint. Its publishes must follow, and nothing may be
 // left of the old configuration.
 func TestMoves(t *testing.T) {
+	worlds := shared(t)
 	for _, move := range []struct {
 		name   string
 		change func(*model.State)
@@ -186,7 +187,7 @@ func TestMoves(t *testing.T) {
 	} {
 		for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
 			t.Run(string(d)+" "+move.name, func(t *testing.T) {
-				w := world(t)
+				w := worlds(t)
 				before := snapshot(t, w)
 				s := dual(t, w, d, "web", "spare")
 				for i, via := range modes {

@@ -17,6 +17,7 @@ import (
 // damage, and Heal must restore the traffic.
 func TestHeals(t *testing.T) {
 	const table = "inet " + plan.Mark
+	worlds := shared(t)
 	for _, damage := range []struct {
 		name    string
 		sandbox bool // where the command runs
@@ -61,7 +62,7 @@ func TestHeals(t *testing.T) {
 		{"IPv6 disabled in the sandbox", true, "sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1", "disable_ipv6=0"},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
-			w := world(t)
+			w := worlds(t)
 			s := dual(t, w, model.DriverBridge, "web")
 			s.Networks[0].Filter = model.FilterOn
 			for i, via := range modes {

@@ -45,6 +45,24 @@ func world(t testing.TB) *topology.World {
 	return w
 }
 
+// shared returns a function that returns one world to all subtests that leave it as they found it. After a subtest has
+// failed, the next one gets a new world.
+func shared(t *testing.T) func(sub *testing.T) *topology.World {
+	var w *topology.World
+	return func(sub *testing.T) *topology.World {
+		sub.Helper()
+		if w == nil {
+			w = world(t)
+		}
+		sub.Cleanup(func() {
+			if sub.Failed() {
+				w = nil
+			}
+		})
+		return w
+	}
+}
+
 func in(w *topology.World, sandbox string) place.Place {
 	return func(fn func() error) error { return w.DoSandbox(sandbox, fn) }
 }

@@ -9,11 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
-	"fairlead/internal/paths"
-	"fairlead/internal/plan"
 	"fairlead/test/place"
 )
 
@@ -77,15 +74,9 @@ var trials = []struct {
 func TestConformance(t *testing.T) {
 	for name := range strings.SplitSeq(*planes, ",") {
 		plane := model.Plane(name)
-		p, _ := paths.Plane(plane)
-		facts, err := kernel.Probe(append(p.Needs(model.VirtualService{}), plan.FeatureVeth, plan.FeatureBridge,
-			plan.FeatureNAT)...)
-		if err != nil {
-			t.Fatal(err)
-		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLAN(t, facts, plane, topology.Options{})
+			l := newLAN(t, plane, topology.Options{})
 			for _, trial := range trials {
 				if trial.needs != "" && !slices.Contains(can[plane], trial.needs) {
 					continue

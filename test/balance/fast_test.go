@@ -9,12 +9,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
-	"fairlead/internal/paths"
-	"fairlead/internal/plan"
 	"fairlead/test/place"
 
 	"github.com/cilium/ebpf"
@@ -85,13 +82,7 @@ func sorted(links []model.FastLink) []model.FastLink {
 // accept XDP frames, and senders must compute checksums, as with a network card between them.
 func fastLAN(t testing.TB, choice datapath.XDP) *lan {
 	t.Helper()
-	p, _ := paths.Plane(model.PlaneEBPF)
-	facts, err := kernel.Probe(append(p.Needs(model.VirtualService{}), plan.FeatureVeth, plan.FeatureBridge,
-		plan.FeatureNAT)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := newLAN(t, facts, model.PlaneEBPF, topology.Options{XDP: choice})
+	l := newLAN(t, model.PlaneEBPF, topology.Options{XDP: choice})
 	l.passes(l.DoClient, topology.Wire)
 	l.passes(l.switched.Do, "port-host")
 	for _, name := range []string{topology.Wire, "lan0"} {

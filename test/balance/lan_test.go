@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/features"
 	"fairlead/test/place"
 	"fairlead/test/shell"
 
@@ -70,10 +71,10 @@ func (l *lan) of(t testing.TB) *lan {
 	return &in
 }
 
-func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Options) *lan {
+func newLAN(t testing.TB, plane model.Plane, opt topology.Options) *lan {
 	t.Helper()
 	opt.LooseSources = true // the client also sends through the wire from its address on the LAN
-	w, err := topology.New(facts, opt)
+	w, err := topology.New(features.Facts(t), opt)
 	if err != nil {
 		t.Fatal(err)
 	}

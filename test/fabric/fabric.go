@@ -80,7 +80,7 @@ func New(t testing.TB, opt Options) *Fabric {
 func newHost(t testing.TB, facts plan.Facts, number int) *Host {
 	t.Helper()
 	ns := kerneltest.Netns(t)
-	k, err := kernel.Open(ns.Path(), kernel.Options{})
+	k, err := kernel.Open(ns.Path(), kernel.Options{Rest: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,8 @@ func build(ctx context.Context, command ...string) ([]byte, error) {
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "binary")
 	pkg := len(command) - 1
-	args := append(command[:pkg:pkg], "-buildvcs=false", "-o", binary, command[pkg])
+	// The kernel of a guest copies the whole file.
+	args := append(command[:pkg:pkg], "-buildvcs=false", "-ldflags=-s -w", "-o", binary, command[pkg])
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -129,7 +129,8 @@ func (w *World) build(opt Options) (err error) {
 		}
 	}
 	if opt.Part.HasServer() {
-		w.server, err = w.host(kernel.Options{Cgroup: opt.Cgroup, XDP: opt.XDP, LooseSources: opt.LooseSources})
+		w.server, err = w.host(kernel.Options{Rest: true, Cgroup: opt.Cgroup, XDP: opt.XDP,
+			LooseSources: opt.LooseSources})
 		w.usesEBPF = w.server
 		if err != nil {
 			return err

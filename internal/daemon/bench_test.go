@@ -37,7 +37,8 @@ func BenchmarkAttach(b *testing.B) {
 		spent = append(spent, attachTime(b, client, path))
 		cpu += used(b) - before
 		start := time.Now()
-		if _, err := client.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: path}); err != nil {
+		if _, err := admin.Detach.Do(context.Background(), client,
+			api.DetachRequest{Network: "lan", Sandbox: path}); err != nil {
 			b.Fatal(err)
 		}
 		undone = append(undone, time.Since(start))
@@ -63,7 +64,7 @@ func (w *world) path(b *testing.B) string {
 
 func attachTime(b *testing.B, client *admin.Client, path string) time.Duration {
 	start := time.Now()
-	_, err := client.Attach(context.Background(),
+	_, err := admin.Attach.Do(context.Background(), client,
 		api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: path}})
 	if err != nil {
 		b.Fatal(err)

@@ -80,7 +80,7 @@ func TestKillDaemonAtAnyMoment(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	boxes := []watchedSandbox{w.watchedSandbox(), w.watchedSandbox(), w.watchedSandbox()}
 	client, end := w.kill9(socket)
-	if _, err := client.CreateNetwork(context.Background(), lan, false); err != nil {
+	if _, err := admin.CreateNetwork.Do(context.Background(), client, admin.NetworkRequest{Network: lan}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 15 {
@@ -91,10 +91,10 @@ func TestKillDaemonAtAnyMoment(t *testing.T) {
 			request := to(b)
 			switch (i + random.IntN(2)) % 3 {
 			case 0:
-				_, _ = client.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: b.pid})
+				_, _ = admin.Detach.Do(context.Background(), client, api.DetachRequest{Network: "lan", Sandbox: b.pid})
 			default:
-				_, _ = client.Attach(context.Background(), request)
-				_, _ = client.Publish(context.Background(),
+				_, _ = admin.Attach.Do(context.Background(), client, request)
+				_, _ = admin.Publish.Do(context.Background(), client,
 					api.PublishRequest{Target: b.pid, Publishes: []model.Publish{
 						{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8000 + uint16(i)),
 							Ports: model.Port(80)}}})
@@ -114,10 +114,10 @@ func TestKillDaemonAtAnyMoment(t *testing.T) {
 	}
 	// After any interruption, a repeated request succeeds.
 	for _, b := range boxes {
-		if _, err := client.Attach(context.Background(), to(b)); err != nil {
+		if _, err := admin.Attach.Do(context.Background(), client, to(b)); err != nil {
 			t.Error(err)
 		}
-		if _, err := client.Detach(context.Background(),
+		if _, err := admin.Detach.Do(context.Background(), client,
 			api.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
 			t.Error(err)
 		}

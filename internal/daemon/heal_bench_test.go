@@ -72,18 +72,18 @@ func BenchmarkHeal(b *testing.B) {
 func (w *lanWorld) fill(b *testing.B, client *admin.Client, n int) {
 	b.Helper()
 	ctx := context.Background()
-	if _, err := client.CreateNetwork(ctx, lan, false); err != nil {
+	if _, err := admin.CreateNetwork.Do(ctx, client, admin.NetworkRequest{Network: lan}); err != nil {
 		w.Fatal(err)
 	}
 	for i := range n {
 		path := strings.Replace(w.path(b), "self", fmt.Sprint(os.Getpid()), 1) // a path that other processes can open
 		name := fmt.Sprint("box", i)
-		if _, err := client.Attach(ctx, api.AttachRequest{Endpoint: model.Endpoint{Name: name, Network: "lan",
+		if _, err := admin.Attach.Do(ctx, client, api.AttachRequest{Endpoint: model.Endpoint{Name: name, Network: "lan",
 			Sandbox: path}}); err != nil {
 			w.Fatal(err)
 		}
 		publishes := append(published(model.ViaNAT, uint16(9000+i)), published(model.ViaEBPF, uint16(10000+i))...)
-		if _, err := client.Publish(ctx, api.PublishRequest{Target: name, Publishes: publishes}); err != nil {
+		if _, err := admin.Publish.Do(ctx, client, api.PublishRequest{Target: name, Publishes: publishes}); err != nil {
 			w.Fatal(err)
 		}
 		if i == n-1 {

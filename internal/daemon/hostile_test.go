@@ -108,19 +108,20 @@ func TestHostileNames(t *testing.T) {
 		n := lan
 		n.Name, n.Subnets = name, nil
 		n.Subnets = append(n.Subnets, model.Subnet{Prefix: prefix("10.2.0.0/24")})
-		_, err := client.CreateNetwork(t.Context(), n, false)
+		_, err := admin.CreateNetwork.Do(t.Context(), client, admin.NetworkRequest{Network: n})
 		if (err == nil) != good[name] {
 			t.Errorf("network %.40q: %v", name, err)
 		}
-		if _, err := client.RemoveNetwork(t.Context(), name); err != nil {
+		if _, err := admin.RemoveNetwork.Do(t.Context(), client, admin.NetworkName{Name: name}); err != nil {
 			t.Errorf("network %.40q: %v", name, err)
 		}
-		_, err = client.Attach(t.Context(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan",
+		_, err = admin.Attach.Do(t.Context(), client, api.AttachRequest{Endpoint: model.Endpoint{Network: "lan",
 			Sandbox: "netns:shop", Name: name}})
 		if (err == nil) != (good[name] || name == "") {
 			t.Errorf("attachment %.40q: %v", name, err)
 		}
-		if _, err := client.Detach(t.Context(), api.DetachRequest{Network: "lan", Sandbox: "netns:shop"}); err != nil {
+		if _, err := admin.Detach.Do(t.Context(), client,
+			api.DetachRequest{Network: "lan", Sandbox: "netns:shop"}); err != nil {
 			t.Errorf("attachment %.40q: %v", name, err)
 		}
 		for _, spoil := range []func(*model.Network){
@@ -132,12 +133,12 @@ func TestHostileNames(t *testing.T) {
 			n := model.Network{Name: "web", Driver: model.DriverBridge,
 				Subnets: []model.Subnet{{Prefix: prefix("10.2.0.0/24")}}}
 			spoil(&n)
-			if _, err := client.CreateNetwork(t.Context(), n, false); err == nil {
+			if _, err := admin.CreateNetwork.Do(t.Context(), client, admin.NetworkRequest{Network: n}); err == nil {
 				t.Errorf("with %.40q this network was created: %+.200v", name, n)
 			}
 		}
 		for _, sandbox := range []string{name, "container:" + name, "netns:" + name, "path:" + name} {
-			if _, err := client.Attach(t.Context(),
+			if _, err := admin.Attach.Do(t.Context(), client,
 				api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: sandbox}}); err == nil {
 				t.Errorf("sandbox %.40q was attached", sandbox)
 			}
@@ -241,7 +242,7 @@ func TestManyHalfRequests(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := admin.NewClient(a.socket).Networks(ctx); err != nil {
+	if _, err := admin.ListNetworks.Do(ctx, admin.NewClient(a.socket)); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
 	"fairlead/test/place"
@@ -128,14 +129,14 @@ func (o *operated) attachAt(at attachment) error {
 	if i == 0 {
 		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 10+at.watchedSandbox)))
 	}
-	_, err := o.Client.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{
+	_, err := admin.Attach.Do(context.Background(), o.Client, api.AttachRequest{Endpoint: model.Endpoint{
 		Name: at.name(), Network: at.network, Sandbox: o.watched[at.watchedSandbox].pid, Interface: "net" +
 			fmt.Sprint(i), Addresses: addrs}})
 	return err
 }
 
 func (o *operated) publishAt(at attachment, p model.Publish) error {
-	_, err := o.Client.Publish(context.Background(),
+	_, err := admin.Publish.Do(context.Background(), o.Client,
 		api.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
 	return err
 }
@@ -145,7 +146,7 @@ func (o *operated) make(m expected) {
 	o.Helper()
 	for _, n := range operatedNetworks {
 		if m.networks[n.Name] {
-			_, err := o.Client.CreateNetwork(context.Background(), n, false)
+			_, err := admin.CreateNetwork.Do(context.Background(), o.Client, admin.NetworkRequest{Network: n})
 			o.expect(err, "", "create network %s", n.Name)
 		}
 	}
@@ -169,7 +170,7 @@ func (o *operated) make(m expected) {
 func (o *operated) removeAll() {
 	o.Helper()
 	for at := range o.m.attached {
-		_, err := o.Client.Detach(context.Background(), api.DetachRequest{Name: at.name()})
+		_, err := admin.Detach.Do(context.Background(), o.Client, api.DetachRequest{Name: at.name()})
 		o.expect(err, "", "detach %s", at)
 	}
 	for i := range o.m.externals {
@@ -177,7 +178,7 @@ func (o *operated) removeAll() {
 	}
 	o.removeDockerNetworks()
 	for name := range o.m.networks {
-		_, err := o.Client.RemoveNetwork(context.Background(), name)
+		_, err := admin.RemoveNetwork.Do(context.Background(), o.Client, admin.NetworkName{Name: name})
 		o.expect(err, "", "remove network %s", name)
 	}
 	o.m = nothingExpected()

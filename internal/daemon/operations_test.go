@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 
 	"github.com/google/go-cmp/cmp"
@@ -109,7 +110,7 @@ func (o *operated) step() {
 func (o *operated) createNetwork() {
 	o.Helper()
 	n := operatedNetworks[o.random.IntN(len(operatedNetworks))]
-	_, err := o.Client.CreateNetwork(context.Background(), n, false)
+	_, err := admin.CreateNetwork.Do(context.Background(), o.Client, admin.NetworkRequest{Network: n})
 	o.expect(err, "", "create network %s", n.Name)
 	o.m.networks[n.Name] = true
 }
@@ -123,7 +124,7 @@ func (o *operated) removeNetwork() {
 			want = api.Conflict
 		}
 	}
-	_, err := o.Client.RemoveNetwork(context.Background(), n.Name)
+	_, err := admin.RemoveNetwork.Do(context.Background(), o.Client, admin.NetworkName{Name: n.Name})
 	o.expect(err, want, "remove network %s", n.Name)
 	if want == "" {
 		delete(o.m.networks, n.Name)
@@ -146,7 +147,7 @@ func (o *operated) attachAny() {
 func (o *operated) detachAny() {
 	o.Helper()
 	at := o.anyAttachment()
-	_, err := o.Client.Detach(context.Background(), api.DetachRequest{Name: at.name()})
+	_, err := admin.Detach.Do(context.Background(), o.Client, api.DetachRequest{Name: at.name()})
 	o.expect(err, "", "detach %s", at)
 	o.m.detach(at)
 }
@@ -176,7 +177,7 @@ func (o *operated) unpublishAny() {
 	if !o.m.attached[at] {
 		want = api.NotFound
 	}
-	_, err := o.Client.Unpublish(context.Background(),
+	_, err := admin.Unpublish.Do(context.Background(), o.Client,
 		api.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
 	o.expect(err, want, "unpublish %s of %s", p, at)
 	if o.m.published[p.HostPorts.First].at == at {

@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/services"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/plan"
 	"fairlead/test/place"
 )
@@ -80,7 +81,7 @@ func TestKilledWithServerDown(t *testing.T) {
 	w.serves("10.0.0.2:8080")
 	socket := filepath.Join(t.TempDir(), "s")
 	client, end := w.kill9(socket)
-	if _, err := client.SetService(t.Context(), api.ServiceRequest{VirtualService: v}); err != nil {
+	if _, err := admin.SetService.Do(t.Context(), client, api.ServiceRequest{VirtualService: v}); err != nil {
 		t.Fatal(err)
 	}
 	awaited := func(kind api.EventKind) {

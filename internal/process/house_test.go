@@ -173,16 +173,18 @@ func (h *house) publish() {
 	h.Helper()
 	place.Serve(h, h.sandbox.Do, ":80", place.Echo)
 	client := admin.NewClient(h.opt.Socket)
-	_, err := client.CreateNetwork(context.Background(), model.Network{Name: "lan", Driver: model.DriverBridge,
-		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/16")}}}, false)
+	lan := model.Network{Name: "lan", Driver: model.DriverBridge,
+		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/16")}}}
+	_, err := admin.CreateNetwork.Do(context.Background(), client, admin.NetworkRequest{Network: lan})
 	if err == nil {
-		_, err = client.Attach(context.Background(),
+		_, err = admin.Attach.Do(context.Background(), client,
 			api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: h.pid}})
 	}
 	if err == nil {
-		_, err = client.Publish(context.Background(), api.PublishRequest{Target: h.pid, Publishes: []model.Publish{
-			{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)},
-			{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8081), Ports: model.Port(80)}}})
+		_, err = admin.Publish.Do(context.Background(), client, api.PublishRequest{Target: h.pid,
+			Publishes: []model.Publish{
+				{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)},
+				{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8081), Ports: model.Port(80)}}})
 	}
 	if err != nil {
 		h.Fatal(err)

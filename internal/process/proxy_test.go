@@ -112,7 +112,7 @@ func TestKilledProxyIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(gone)
-	if _, err := admin.NewClient(h.opt.Socket).Detach(context.Background(),
+	if _, err := admin.Detach.Do(context.Background(), admin.NewClient(h.opt.Socket),
 		api.DetachRequest{Network: "lan", Sandbox: h.pid}); err != nil {
 		t.Fatal(err)
 	}

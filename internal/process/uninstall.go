@@ -79,7 +79,7 @@ func dockerNetworks(ctx context.Context, opt Options) (ids []string, err error) 
 	desired, err := store.ReadDesired(store.Places{State: opt.State, Run: opt.Run})
 	all := desired.Networks
 	if inUse := new(store.InUseError); errors.As(err, &inUse) {
-		answer, _ := admin.NewClient(opt.Socket).Networks(ctx)
+		answer, _ := admin.ListNetworks.Do(ctx, admin.NewClient(opt.Socket))
 		all, err = answer.Networks, nil
 	}
 	if errors.Is(err, os.ErrNotExist) {

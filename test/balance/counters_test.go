@@ -17,6 +17,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/syntax"
@@ -114,7 +115,7 @@ func TestCounters(t *testing.T) {
 			s.prepares(all)
 			for _, c := range all {
 				r := api.ServiceRequest{VirtualService: c.service(plane)}
-				if _, err := s.daemon.Client.SetService(t.Context(), r); err != nil {
+				if _, err := admin.SetService.Do(t.Context(), s.daemon.Client, r); err != nil {
 					t.Fatalf("%s: %v", c, err)
 				}
 			}

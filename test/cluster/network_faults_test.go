@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/record"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
@@ -120,13 +121,13 @@ func (c *crowd) move(limit time.Duration) {
 
 // attach attaches a sandbox, unless it is attached. Without addresses, it gets one of the host's blocks.
 func attach(ctx context.Context, h *host, ns *netns.Namespace, addresses ...netip.Addr) error {
-	_, err := h.Client.Attach(ctx, api.AttachRequest{Endpoint: model.Endpoint{Network: "shop",
+	_, err := admin.Attach.Do(ctx, h.Client, api.AttachRequest{Endpoint: model.Endpoint{Network: "shop",
 		Sandbox: process.Seen(ns.Path()), Addresses: addresses}})
 	return err
 }
 
 func detach(ctx context.Context, h *host, ns *netns.Namespace) error {
-	_, err := h.Client.Detach(ctx, api.DetachRequest{Network: "shop", Sandbox: process.Seen(ns.Path())})
+	_, err := admin.Detach.Do(ctx, h.Client, api.DetachRequest{Network: "shop", Sandbox: process.Seen(ns.Path())})
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 	"fairlead/test/place"
@@ -49,7 +50,7 @@ func TestNewSandboxesAreReachable(t *testing.T) {
 		ns := kerneltest.Netns(t)
 		path := process.Seen(ns.Path())
 		begun := time.Now()
-		_, err := two.Client.Attach(t.Context(), api.AttachRequest{Endpoint: model.Endpoint{Network: "shop",
+		_, err := admin.Attach.Do(t.Context(), two.Client, api.AttachRequest{Endpoint: model.Endpoint{Network: "shop",
 			Sandbox: path}})
 		if err != nil {
 			t.Fatal(err)

@@ -88,7 +88,8 @@ func refusedSubLinks(d driver.Driver) []Refusal {
 	}
 	return []Refusal{
 		network("no parent", func(n *model.Network) { n.Parent = "" }, "needs a parent"),
-		network("a parent that does not exist", func(n *model.Network) { n.Parent = "eth7" }, "no such link", "ip link"),
+		network("a parent that does not exist", func(n *model.Network) { n.Parent = "eth7" }, "no such link",
+			"ip link"),
 		parent("an InfiniBand parent", func(l *plan.HostLink) { l.Encap = "infiniband" }, "invalid argument",
 			"driver device", "pkey"),
 		parent("loopback", func(l *plan.HostLink) { l.Encap = "loopback" }, "reaches no other host", "driver bridge"),

@@ -14,6 +14,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
@@ -69,7 +70,7 @@ func newWorld(t testing.TB, v model.VirtualService) *world {
 	shell.Run(t, w.DoClient, "ip route add "+vip.String()+" via 198.51.100.2")
 	n := model.Network{Name: "net", Driver: model.DriverBridge,
 		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/24")}}}
-	if _, err := w.daemon.Client.CreateNetwork(t.Context(), n, false); err != nil {
+	if _, err := admin.CreateNetwork.Do(t.Context(), w.daemon.Client, admin.NetworkRequest{Network: n}); err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range servers {
@@ -79,7 +80,7 @@ func newWorld(t testing.TB, v model.VirtualService) *world {
 			Port: 80, Weight: 1})
 	}
 	v.Name, v.Addresses, v.Ports, v.Proto = "web", []netip.Addr{vip}, []model.PortRange{model.Port(80)}, model.TCP
-	if _, err := w.daemon.Client.SetService(t.Context(), api.ServiceRequest{VirtualService: v}); err != nil {
+	if _, err := admin.SetService.Do(t.Context(), w.daemon.Client, api.ServiceRequest{VirtualService: v}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -92,7 +93,7 @@ func (w *world) attach(name string, at netip.Addr) {
 		w.Fatal(err)
 	}
 	e := model.Endpoint{Name: name, Network: "net", Sandbox: process.Seen(box), Addresses: []netip.Addr{at}}
-	if _, err := w.daemon.Client.Attach(w.Context(), api.AttachRequest{Endpoint: e}); err != nil {
+	if _, err := admin.Attach.Do(w.Context(), w.daemon.Client, api.AttachRequest{Endpoint: e}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -166,7 +167,7 @@ func (w *world) until(name string, want api.RealStatus) {
 // change makes the daemon change the state of a server.
 func (w *world) change(name string, do api.RealAction) {
 	w.Helper()
-	if _, err := w.daemon.Client.ChangeReal(w.Context(),
+	if _, err := admin.ChangeReal.Do(w.Context(), w.daemon.Client,
 		api.RealRequest{Service: "web", Real: name, Do: do}); err != nil {
 		w.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/gateway/serving"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
@@ -93,10 +94,11 @@ func newWorld(t *testing.T) *world {
 	real := func(address string) model.RealServer {
 		return model.RealServer{Address: netip.MustParseAddr(address), Port: 80, Weight: 1}
 	}
-	if _, err := w.daemon.Client.SetService(t.Context(), api.ServiceRequest{VirtualService: model.VirtualService{
-		Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Proto: model.TCP,
-		Ports: []model.PortRange{model.Port(80)},
-		Reals: []model.RealServer{real("10.0.0.2"), real("10.0.0.3")}}}); err != nil {
+	if _, err := admin.SetService.Do(t.Context(), w.daemon.Client,
+		api.ServiceRequest{VirtualService: model.VirtualService{
+			Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Proto: model.TCP,
+			Ports: []model.PortRange{model.Port(80)},
+			Reals: []model.RealServer{real("10.0.0.2"), real("10.0.0.3")}}}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -136,7 +138,7 @@ func (w *world) plugin(method string, request object) {
 // its container, `fairlead ls`, and a drain.
 func (w *world) operations() map[string]func() {
 	real := func(do api.RealAction) {
-		if _, err := w.daemon.Client.ChangeReal(w.Context(), api.RealRequest{Service: "web", Real: "10.0.0.2",
+		if _, err := admin.ChangeReal.Do(w.Context(), w.daemon.Client, api.RealRequest{Service: "web", Real: "10.0.0.2",
 			Do: do}); err != nil {
 			w.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
@@ -105,19 +106,19 @@ func (d *mortal) reap() {
 func (d *mortal) publishAll() []*translated {
 	d.t.Helper()
 	for _, n := range d.w.base.Networks {
-		if _, err := d.Client.CreateNetwork(d.t.Context(), n, false); err != nil {
+		if _, err := admin.CreateNetwork.Do(d.t.Context(), d.Client, admin.NetworkRequest{Network: n}); err != nil {
 			d.t.Fatal(err)
 		}
 	}
 	modes := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaEBPF, model.ViaProxy}
 	var all []*translated
 	for i, e := range d.w.base.Endpoints {
-		if _, err := d.Client.Attach(d.t.Context(), api.AttachRequest{Endpoint: e}); err != nil {
+		if _, err := admin.Attach.Do(d.t.Context(), d.Client, api.AttachRequest{Endpoint: e}); err != nil {
 			d.t.Fatal(err)
 		}
 		p := model.Publish{Via: modes[i], Proto: model.TCP, HostPorts: model.Port(7000 + uint16(i)),
 			Ports: model.Port(kept)}
-		if _, err := d.Client.Publish(d.t.Context(),
+		if _, err := admin.Publish.Do(d.t.Context(), d.Client,
 			api.PublishRequest{Target: e.Name, Publishes: []model.Publish{p}}); err != nil {
 			d.t.Fatal(err)
 		}

@@ -236,7 +236,7 @@ func changeService(r *command.Remote, c *cobra.Command, client *admin.Client, f 
 		if err := f.change(c, &v, args[1:]); err != nil {
 			return command.Usage(err)
 		}
-		result, err := client.SetService(c.Context(),
+		result, err := admin.SetService.Do(c.Context(), client,
 			api.ServiceRequest{VirtualService: v, Was: &have.VirtualService, DryRun: r.DryRun})
 		if api.CodeOf(err) == api.Conflict && again > 0 {
 			if now, failed := client.Service(c.Context(), args[0]); failed == nil &&

@@ -44,7 +44,7 @@ func (f *clusterFlags) add(ctx context.Context, client *admin.Client, v model.Vi
 		return admin.SetClusterService.Do(ctx, client,
 			api.ClusterServiceRequest{ClusterService: api.ClusterService{VirtualService: v, Ingress: f.ingress}})
 	}
-	return client.SetService(ctx, api.ServiceRequest{VirtualService: v, Create: true, DryRun: dry})
+	return admin.SetService.Do(ctx, client, api.ServiceRequest{VirtualService: v, Create: true, DryRun: dry})
 }
 
 // changeClusterService changes a service of the cluster.

@@ -51,7 +51,7 @@ func newServiceImport(a *command.App) *cobra.Command {
 			switch {
 			case apply:
 				return r.Call(c.Context(), func(client *admin.Client) error {
-					result, err := client.Apply(c.Context(), spec, false)
+					result, err := admin.Apply.Do(c.Context(), client, admin.SpecRequest{Spec: spec})
 					if err != nil {
 						return err
 					}

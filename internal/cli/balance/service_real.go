@@ -32,7 +32,8 @@ func newServiceRemove(a *command.App) *cobra.Command {
 					return removeFromCluster(r, c.Context(), client, args)
 				}
 				if len(args) == 1 {
-					result, err := client.RemoveService(c.Context(), args[0], r.DryRun)
+					result, err := admin.RemoveService.Do(c.Context(), client,
+						admin.ServiceName{Name: args[0], DryRun: r.DryRun})
 					if err != nil {
 						return err
 					}
@@ -118,7 +119,7 @@ func changeReals(r *command.Remote, ctx context.Context, client *admin.Client, a
 	var last api.Result
 	for _, real := range args[1:] {
 		request.Service, request.Real = args[0], real
-		result, err := client.ChangeReal(ctx, request)
+		result, err := admin.ChangeReal.Do(ctx, client, request)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -45,7 +45,7 @@ func (r *Remote) CompleteAttachments() cobra.CompletionFunc {
 // CompleteNetworks completes the first argument with the networks' names.
 func (r *Remote) CompleteNetworks() cobra.CompletionFunc {
 	return CompleteFirst(r, func(ctx context.Context, c *admin.Client) ([]model.Network, error) {
-		all, err := c.Networks(ctx)
+		all, err := admin.ListNetworks.Do(ctx, c)
 		return all.Networks, err
 	}, func(n model.Network) string { return n.Name })
 }

@@ -50,7 +50,7 @@ func NewAttach(a *command.App) *cobra.Command {
 			}
 			request.DryRun = r.DryRun
 			return r.Call(c.Context(), func(client *admin.Client) error {
-				result, err := client.Attach(c.Context(), request)
+				result, err := admin.Attach.Do(c.Context(), client, request)
 				if err != nil {
 					return err
 				}

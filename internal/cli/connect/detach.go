@@ -29,7 +29,7 @@ func NewDetach(a *command.App) *cobra.Command {
 				request = api.DetachRequest{Network: args[0], Sandbox: args[1], DryRun: r.DryRun}
 			}
 			return r.Call(c.Context(), func(client *admin.Client) error {
-				result, err := client.Detach(c.Context(), request)
+				result, err := admin.Detach.Do(c.Context(), client, request)
 				if err != nil {
 					return err
 				}

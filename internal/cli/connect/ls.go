@@ -89,9 +89,9 @@ func publishes(v api.View) []string {
 
 // change requests a change of an attachment's publishes, and prints the new ones.
 func change(r *command.Remote, c *cobra.Command, request api.PublishRequest,
-	ask func(*admin.Client, context.Context, api.PublishRequest) (api.Result, error)) error {
+	call admin.Call[api.PublishRequest, api.Result]) error {
 	return r.Call(c.Context(), func(client *admin.Client) error {
-		result, err := ask(client, c.Context(), request)
+		result, err := call.Do(c.Context(), client, request)
 		if err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func (n *networkFlags) create(ctx context.Context, client *admin.Client, network
 		return admin.CreateClusterNetwork.Do(ctx, client,
 			admin.ClusterNetworkRequest{Network: network, BlockBits: n.blockBits})
 	}
-	return client.CreateNetwork(ctx, network, dry)
+	return admin.CreateNetwork.Do(ctx, client, admin.NetworkRequest{Network: network, DryRun: dry})
 }
 
 // hint prints a note if the host's firewall will not let the network's containers
@@ -211,7 +211,7 @@ func newNetworkList(a *command.App) *cobra.Command {
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return r.Read(c.Context(), func(client *admin.Client) error {
-				networks, err := client.Networks(c.Context())
+				networks, err := admin.ListNetworks.Do(c.Context(), client)
 				if err != nil {
 					return err
 				}
@@ -280,13 +280,11 @@ func newNetworkRemove(a *command.App) *cobra.Command {
 
 func removeNetwork(r *command.Remote, ctx context.Context, name string, cluster bool) error {
 	return r.Call(ctx, func(client *admin.Client) error {
-		remove := client.RemoveNetwork
+		remove := admin.RemoveNetwork
 		if cluster {
-			remove = func(ctx context.Context, name string) (api.Result, error) {
-				return admin.RemoveClusterNetwork.Do(ctx, client, admin.NetworkName{Name: name})
-			}
+			remove = admin.RemoveClusterNetwork
 		}
-		result, err := remove(ctx, name)
+		result, err := remove.Do(ctx, client, admin.NetworkName{Name: name})
 		if err != nil {
 			return err
 		}

@@ -23,11 +23,11 @@ func newNetworkCheck(a *command.App) *cobra.Command {
 		Args:    command.Arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return r.Read(c.Context(), func(client *admin.Client) error {
-				paths, err := client.CheckNetwork(c.Context(), args[0])
+				found, err := admin.CheckNetwork.Do(c.Context(), client, admin.NetworkName{Name: args[0]})
 				if err != nil {
 					return err
 				}
-				return printPeerPaths(r, paths)
+				return printPeerPaths(r, found.Paths)
 			}, nil)
 		},
 		ValidArgsFunction: r.CompleteNetworks(),

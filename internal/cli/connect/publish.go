@@ -47,7 +47,7 @@ func NewPublish(a *command.App) *cobra.Command {
 				p.Via, p.Promises = by, promises
 				request.Publishes = append(request.Publishes, p)
 			}
-			return change(r, c, request, (*admin.Client).Publish)
+			return change(r, c, request, admin.Publish)
 		},
 		ValidArgsFunction: r.CompleteAttachments(),
 	}
@@ -81,7 +81,7 @@ func NewUnpublish(a *command.App) *cobra.Command {
 				}
 				request.Publishes = append(request.Publishes, p)
 			}
-			return change(r, c, request, (*admin.Client).Unpublish)
+			return change(r, c, request, admin.Unpublish)
 		},
 		ValidArgsFunction: r.CompleteAttachments(),
 	}

@@ -88,7 +88,7 @@ func declaring(r *command.Remote, c *cobra.Command, f *declaredFiles, dry bool,
 	declared.Adopt = f.adopt
 	err = r.Call(c.Context(), func(client *admin.Client) error {
 		var failed error
-		result, failed = client.Apply(c.Context(), declared, dry)
+		result, failed = admin.Apply.Do(c.Context(), client, admin.SpecRequest{Spec: declared, DryRun: dry})
 		return set.Locate(failed)
 	})
 	return result, err
@@ -230,7 +230,7 @@ func NewGet(a *command.App) *cobra.Command {
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return r.Read(c.Context(), func(client *admin.Client) error {
-				state, err := client.State(c.Context())
+				state, err := admin.ReadState.Do(c.Context(), client)
 				if err != nil {
 					return err
 				}

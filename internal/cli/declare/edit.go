@@ -65,7 +65,7 @@ func completeEdit(r *command.Remote) cobra.CompletionFunc {
 		if len(args) > 1 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		state, err := admin.NewClient(r.Socket).Editable(c.Context())
+		state, err := admin.ReadEditable.Do(c.Context(), admin.NewClient(r.Socket))
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

@@ -52,7 +52,7 @@ const editedName = "fairlead.yaml"
 
 // fetch reads the objects to edit.
 func (s *editSession) fetch(ctx context.Context, client *admin.Client) error {
-	state, err := client.Editable(ctx)
+	state, err := admin.ReadEditable.Do(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *editSession) fetch(ctx context.Context, client *admin.Client) error {
 		s.before, s.notes = only(s.before, s.kind, s.name), nil
 		return nil
 	}
-	if all, err := client.State(ctx); err == nil && slices.Contains(namesOf(all.Spec, s.kind), s.name) {
+	if all, err := admin.ReadState.Do(ctx, client); err == nil && slices.Contains(namesOf(all.Spec, s.kind), s.name) {
 		return api.Faultf(api.Conflict, "edit %s %s: files declare it: change the files and run `fairlead apply`", s.kind,
 			s.name)
 	}
@@ -167,7 +167,7 @@ func (s *editSession) apply(ctx context.Context, text string) error {
 	call := func(dry bool) (result api.Result, err error) {
 		err = s.r.Call(ctx, func(client *admin.Client) error {
 			var failed error
-			result, failed = client.Apply(ctx, spec, dry)
+			result, failed = admin.Apply.Do(ctx, client, admin.SpecRequest{Spec: spec, DryRun: dry})
 			return set.Locate(failed)
 		})
 		return result, err

@@ -98,7 +98,7 @@ func (b *bugreport) learn(ctx context.Context) {
 		}
 	}
 	b.stateErr = b.Read(ctx, func(client *admin.Client) (err error) {
-		b.state, err = client.State(ctx)
+		b.state, err = admin.ReadState.Do(ctx, client)
 		b.running = err == nil
 		return err
 	}, func(w model.Desired) error {

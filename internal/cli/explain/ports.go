@@ -227,7 +227,7 @@ func askDaemon(r *command.Remote, ctx context.Context, h *doctor.Host) (err erro
 	if h.Attachments, err = client.Attachments(ctx); err != nil {
 		return err
 	}
-	networks, err := client.Networks(ctx)
+	networks, err := admin.ListNetworks.Do(ctx, client)
 	if err != nil {
 		return err
 	}

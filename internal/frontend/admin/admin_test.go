@@ -57,7 +57,7 @@ func TestClientAndServer(t *testing.T) {
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
 		Routes:    []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8")}}, Limit: model.Limit{Out: 1e6}}, Keep: true,
 		DryRun: true}
-	got, err := client.Attach(context.Background(), request)
+	got, err := admin.Attach.Do(context.Background(), client, request)
 	if err != nil || !reflect.DeepEqual(f.attach, request) {
 		t.Errorf("the daemon got %+v, %v; want %+v", f.attach, err, request)
 	}
@@ -74,7 +74,7 @@ func TestClientAndServer(t *testing.T) {
 func TestOriginOfPublishes(t *testing.T) {
 	f := &fake{}
 	request := api.AttachRequest{Publishes: []model.Publish{{Origin: model.FileSet("site")}}}
-	if _, err := admin.NewClient(admintest.Serve(t, f.daemon())).Attach(t.Context(), request); err != nil {
+	if _, err := admin.Attach.Do(t.Context(), admin.NewClient(admintest.Serve(t, f.daemon())), request); err != nil {
 		t.Fatal(err)
 	}
 	if len(f.attach.Publishes) != 1 || f.attach.Publishes[0].Origin != model.FromCommand {
@@ -90,8 +90,9 @@ func TestErrorsAreTyped(t *testing.T) {
 		api.Conflict: &api.Fault{Code: api.Conflict, Err: errors.New("no")}, api.PortTaken: taken,
 		api.Failed: errors.New("no"),
 	} {
-		_, err := admin.NewClient(admintest.Serve(t, (&fake{err: fmt.Errorf("attach: %w",
-			cause)}).daemon())).Attach(context.Background(), api.AttachRequest{})
+		refuses := (&fake{err: fmt.Errorf("attach: %w", cause)}).daemon()
+		_, err := admin.Attach.Do(context.Background(), admin.NewClient(admintest.Serve(t, refuses)),
+			api.AttachRequest{})
 		if api.CodeOf(err) != code || err.Error() != "attach: "+cause.Error() {
 			t.Errorf("%s: %v (%s)", code, err, api.CodeOf(err))
 		}

@@ -8,11 +8,11 @@ import (
 	"fairlead/internal/model"
 )
 
-// The paths of attachments.
+// The requests for attachments.
 const (
-	pathAttach      = "/v1/attach"
-	pathDetach      = "/v1/detach"
-	pathAttachments = "/v1/attachments"
+	Attach          Call[api.AttachRequest, api.Result] = "/v1/attach"
+	Detach          Call[api.DetachRequest, api.Result] = "/v1/detach"
+	listAttachments Query[Attachments]                  = "/v1/attachments"
 )
 
 // AttachmentCalls are the calls of the daemon for attachments.
@@ -29,13 +29,11 @@ type Attachments struct {
 
 // attachmentHandlers registers the handlers of attachments.
 func attachmentHandlers(mux *http.ServeMux, d AttachmentCalls) {
-	post(mux, pathAttach, func(ctx context.Context, r api.AttachRequest) (api.Result, error) {
+	Attach.handle(mux, func(ctx context.Context, r api.AttachRequest) (api.Result, error) {
 		return d.Attach(ctx, byCommand(r))
 	})
-	post(mux, pathDetach, d.Detach)
-	mux.HandleFunc("GET "+pathAttachments, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, Attachments{d.Attachments()})
-	})
+	Detach.handle(mux, d.Detach)
+	listAttachments.handle(mux, func() (Attachments, error) { return Attachments{d.Attachments()}, nil })
 }
 
 // byCommand returns the request with publishes of a command, whatever origin the client names.
@@ -46,19 +44,8 @@ func byCommand(r api.AttachRequest) api.AttachRequest {
 	return r
 }
 
-// Attach attaches a sandbox.
-func (c *Client) Attach(ctx context.Context, r api.AttachRequest) (api.Result, error) {
-	return c.post(ctx, pathAttach, r)
-}
-
-// Detach removes attachments.
-func (c *Client) Detach(ctx context.Context, r api.DetachRequest) (api.Result, error) {
-	return c.post(ctx, pathDetach, r)
-}
-
 // Attachments returns all attachments.
 func (c *Client) Attachments(ctx context.Context) ([]api.View, error) {
-	var a Attachments
-	err := c.call(ctx, http.MethodGet, pathAttachments, nil, &a)
+	a, err := listAttachments.Do(ctx, c)
 	return a.Attachments, err
 }

@@ -28,11 +28,6 @@ func NewClient(socket string) *Client {
 	return &Client{http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
-func (c *Client) post(ctx context.Context, path string, request any) (r api.Result, err error) {
-	err = c.call(ctx, http.MethodPost, path, request, &r)
-	return r, err
-}
-
 func (c *Client) call(ctx context.Context, method, path string, request, into any) error {
 	var body bytes.Buffer
 	if request != nil {

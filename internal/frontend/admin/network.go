@@ -8,12 +8,12 @@ import (
 	"fairlead/internal/model"
 )
 
-// The paths of networks.
+// The requests for networks.
 const (
-	pathCreateNetwork = "/v1/networks/create"
-	pathRemoveNetwork = "/v1/networks/remove"
-	pathCheckNetwork  = "/v1/networks/check"
-	pathNetworks      = "/v1/networks"
+	CreateNetwork Call[NetworkRequest, api.Result] = "/v1/networks/create"
+	RemoveNetwork Call[NetworkName, api.Result]    = "/v1/networks/remove"
+	CheckNetwork  Call[NetworkName, PeerPaths]     = "/v1/networks/check"
+	ListNetworks  Query[Networks]                  = "/v1/networks"
 )
 
 // NetworkCalls are the calls of the daemon for networks.
@@ -51,41 +51,16 @@ type Networks struct {
 
 // networkHandlers registers the handlers of networks.
 func networkHandlers(mux *http.ServeMux, d NetworkCalls) {
-	post(mux, pathCreateNetwork, func(_ context.Context, r NetworkRequest) (api.Result, error) {
+	CreateNetwork.handle(mux, func(_ context.Context, r NetworkRequest) (api.Result, error) {
 		r.Origin = model.FromCommand
 		return d.CreateNetwork(r.Network, r.DryRun)
 	})
-	post(mux, pathRemoveNetwork, func(_ context.Context, r NetworkName) (api.Result, error) {
+	RemoveNetwork.handle(mux, func(_ context.Context, r NetworkName) (api.Result, error) {
 		return d.RemoveNetwork(r.Name)
 	})
-	post(mux, pathCheckNetwork, func(ctx context.Context, r NetworkName) (PeerPaths, error) {
+	CheckNetwork.handle(mux, func(ctx context.Context, r NetworkName) (PeerPaths, error) {
 		paths, err := d.CheckNetwork(ctx, r.Name)
 		return PeerPaths{paths}, err
 	})
-	mux.HandleFunc("GET "+pathNetworks, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, Networks{d.Networks(), d.Unavailable()})
-	})
-}
-
-// CreateNetwork creates or changes a network.
-func (c *Client) CreateNetwork(ctx context.Context, n model.Network, dry bool) (api.Result, error) {
-	return c.post(ctx, pathCreateNetwork, NetworkRequest{n, dry})
-}
-
-// RemoveNetwork removes a network.
-func (c *Client) RemoveNetwork(ctx context.Context, name string) (api.Result, error) {
-	return c.post(ctx, pathRemoveNetwork, NetworkName{name})
-}
-
-// CheckNetwork checks an overlay's paths to its other hosts.
-func (c *Client) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathView, error) {
-	var w PeerPaths
-	err := c.call(ctx, http.MethodPost, pathCheckNetwork, NetworkName{name}, &w)
-	return w.Paths, err
-}
-
-// Networks returns all networks.
-func (c *Client) Networks(ctx context.Context) (n Networks, err error) {
-	err = c.call(ctx, http.MethodGet, pathNetworks, nil, &n)
-	return n, err
+	ListNetworks.handle(mux, func() (Networks, error) { return Networks{d.Networks(), d.Unavailable()}, nil })
 }

@@ -8,10 +8,10 @@ import (
 	"fairlead/internal/model"
 )
 
-// The paths of publishes.
+// The requests for publishes.
 const (
-	pathPublish   = "/v1/publish"
-	pathUnpublish = "/v1/unpublish"
+	Publish   Call[api.PublishRequest, api.Result] = "/v1/publish"
+	Unpublish Call[api.PublishRequest, api.Result] = "/v1/unpublish"
 )
 
 // PublishCalls are the calls of the daemon for publishes.
@@ -22,21 +22,11 @@ type PublishCalls interface {
 
 // publishHandlers registers the handlers of publishes.
 func publishHandlers(mux *http.ServeMux, d PublishCalls) {
-	post(mux, pathPublish, func(ctx context.Context, r api.PublishRequest) (api.Result, error) {
+	Publish.handle(mux, func(ctx context.Context, r api.PublishRequest) (api.Result, error) {
 		for i := range r.Publishes {
 			r.Publishes[i].Origin = model.FromCommand
 		}
 		return d.Publish(ctx, r)
 	})
-	post(mux, pathUnpublish, d.Unpublish)
-}
-
-// Publish publishes ports of an attachment.
-func (c *Client) Publish(ctx context.Context, r api.PublishRequest) (api.Result, error) {
-	return c.post(ctx, pathPublish, r)
-}
-
-// Unpublish removes publishes of an attachment.
-func (c *Client) Unpublish(ctx context.Context, r api.PublishRequest) (api.Result, error) {
-	return c.post(ctx, pathUnpublish, r)
+	Unpublish.handle(mux, d.Unpublish)
 }

@@ -9,12 +9,13 @@ import (
 	"fairlead/internal/model"
 )
 
-// The paths of virtual services.
+// The requests for virtual services. SetService returns a *api.Fault with the code api.Conflict if the service differs
+// from Was, or exists although Create is set.
 const (
-	pathSetService    = "/v1/services/set"
-	pathRemoveService = "/v1/services/remove"
-	pathReal          = "/v1/services/real"
-	pathServices      = "/v1/services"
+	SetService    Call[api.ServiceRequest, api.Result] = "/v1/services/set"
+	RemoveService Call[ServiceName, api.Result]        = "/v1/services/remove"
+	ChangeReal    Call[api.RealRequest, api.Result]    = "/v1/services/real"
+	listServices  Query[Services]                      = "/v1/services"
 )
 
 // ServiceCalls are the calls of the daemon for virtual services.
@@ -39,56 +40,32 @@ type Services struct {
 
 // serviceHandlers registers the handlers of virtual services.
 func serviceHandlers(mux *http.ServeMux, d ServiceCalls) {
-	post(mux, pathSetService, func(_ context.Context, r api.ServiceRequest) (api.Result, error) {
+	SetService.handle(mux, func(_ context.Context, r api.ServiceRequest) (api.Result, error) {
 		r.Origin = model.FromCommand
 		return d.SetService(r)
 	})
-	post(mux, pathRemoveService, func(_ context.Context, r ServiceName) (api.Result, error) {
+	RemoveService.handle(mux, func(_ context.Context, r ServiceName) (api.Result, error) {
 		return d.RemoveService(r.Name, r.DryRun)
 	})
-	post(mux, pathReal, func(_ context.Context, r api.RealRequest) (api.Result, error) {
+	ChangeReal.handle(mux, func(_ context.Context, r api.RealRequest) (api.Result, error) {
 		return d.ChangeReal(r)
 	})
-	mux.HandleFunc("GET "+pathServices, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, Services{d.Services()})
-	})
-	mux.HandleFunc("GET "+pathServices+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+	listServices.handle(mux, func() (Services, error) { return Services{d.Services()}, nil })
+	mux.HandleFunc("GET "+string(listServices)+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 		v, err := d.Service(r.PathValue("name"))
-		if err != nil {
-			refuse(w, err)
-			return
-		}
-		answer(w, http.StatusOK, v)
+		reply(w, v, err)
 	})
-}
-
-// SetService creates or changes a virtual service. Returns a *api.Fault with the
-// code api.Conflict if the service differs from r.Was, or exists although r.Create
-// is set.
-func (c *Client) SetService(ctx context.Context, r api.ServiceRequest) (api.Result, error) {
-	return c.post(ctx, pathSetService, r)
-}
-
-// RemoveService removes a virtual service.
-func (c *Client) RemoveService(ctx context.Context, name string, dry bool) (api.Result, error) {
-	return c.post(ctx, pathRemoveService, ServiceName{name, dry})
-}
-
-// ChangeReal drains, enables or removes a real server.
-func (c *Client) ChangeReal(ctx context.Context, r api.RealRequest) (api.Result, error) {
-	return c.post(ctx, pathReal, r)
-}
-
-// Services returns all virtual services.
-func (c *Client) Services(ctx context.Context) ([]api.ServiceView, error) {
-	var s Services
-	err := c.call(ctx, http.MethodGet, pathServices, nil, &s)
-	return s.Services, err
 }
 
 // Service returns one virtual service. Returns a *api.Fault with the code
 // api.NotFound if it does not exist.
 func (c *Client) Service(ctx context.Context, name string) (v api.ServiceView, err error) {
-	err = c.call(ctx, http.MethodGet, pathServices+"/"+url.PathEscape(name), nil, &v)
+	err = c.call(ctx, http.MethodGet, string(listServices)+"/"+url.PathEscape(name), nil, &v)
 	return v, err
+}
+
+// Services returns all virtual services.
+func (c *Client) Services(ctx context.Context) ([]api.ServiceView, error) {
+	s, err := listServices.Do(ctx, c)
+	return s.Services, err
 }

@@ -51,14 +51,15 @@ func TestLargeSpecs(t *testing.T) {
 	d.Specs = s
 	socket := admintest.Serve(t, d)
 	c := admin.NewClient(socket)
-	result, err := c.Apply(t.Context(), api.Spec{Set: "shops", Gateway: manyRouters(10000)}, false)
+	result, err := admin.Apply.Do(t.Context(), c,
+		admin.SpecRequest{Spec: api.Spec{Set: "shops", Gateway: manyRouters(10000)}})
 	if err != nil || !result.Changed {
 		t.Fatalf("10,000 routers: %+v, %v", result, err)
 	}
 	if n := len(s.got.Gateway.Config.HTTP.Routers); n != 10000 || s.got.Set != "shops" {
 		t.Errorf("the daemon got %d routers", n)
 	}
-	if read, err := c.State(t.Context()); err != nil || len(read.Gateway.Config.HTTP.Routers) != 10000 {
+	if read, err := admin.ReadState.Do(t.Context(), c); err != nil || len(read.Gateway.Config.HTTP.Routers) != 10000 {
 		t.Errorf("the state: %v", err)
 	}
 	_, failure := ask(t, socket, "POST", "/v1/apply", `{"set":"`+strings.Repeat("x", api.MaxSpec)+`"}`)
@@ -73,7 +74,8 @@ func TestLargeSpecs(t *testing.T) {
 		defer silent.Close()
 		_, _ = io.WriteString(silent, "POST /v1/apply HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n{")
 	}
-	if _, err := c.Apply(t.Context(), api.Spec{Set: "small"}, false); err != nil || s.got.Set != "small" {
+	small := admin.SpecRequest{Spec: api.Spec{Set: "small"}}
+	if _, err := admin.Apply.Do(t.Context(), c, small); err != nil || s.got.Set != "small" {
 		t.Errorf("a small declaration beside unfinished ones: %v", err)
 	}
 }

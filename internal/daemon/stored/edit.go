@@ -1,7 +1,6 @@
 package stored
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"fairlead/internal/api"
@@ -15,33 +14,37 @@ func CheckEdit(w model.Desired, e *api.Edit) error {
 		return nil
 	}
 	now, _ := Editable(w)
-	for _, n := range e.Networks {
-		if !among(now.Networks, n) {
-			return changedMeanwhile("network " + n.Name)
-		}
+	if n, ok := changed(now.Networks, e.Networks); ok {
+		return changedMeanwhile("network " + n.Name)
 	}
-	for _, a := range e.Attachments {
-		if !among(now.Attachments, a) {
-			return changedMeanwhile("attachment " + a.Name)
-		}
+	if a, ok := changed(now.Attachments, e.Attachments); ok {
+		return changedMeanwhile("attachment " + a.Name)
 	}
-	for _, v := range e.Services {
-		if !among(now.Services, v) {
-			return changedMeanwhile("service " + v.Name)
-		}
+	if v, ok := changed(now.Services, e.Services); ok {
+		return changedMeanwhile("service " + v.Name)
 	}
 	return nil
 }
 
-// among reports whether a list has an object with the same JSON, in which the user's command got it.
-func among[T any](all []T, one T) bool {
-	want, err := json.Marshal(one)
-	for _, o := range all {
-		if text, failed := json.Marshal(o); err == nil && failed == nil && bytes.Equal(text, want) {
-			return true
+// changed returns the first object of a list that has no equal one now. It compares the JSON, in which the user's
+// command got the objects.
+func changed[T any](now, before []T) (first T, found bool) {
+	texts := map[string]bool{}
+	for _, o := range now {
+		texts[encoded(o)] = true
+	}
+	for _, o := range before {
+		if !texts[encoded(o)] {
+			return o, true
 		}
 	}
-	return false
+	return first, false
+}
+
+// encoded returns the JSON of an object that came as JSON or was stored as such.
+func encoded(o any) string {
+	text, _ := json.Marshal(o) // cannot fail, because it was JSON before
+	return string(text)
 }
 
 func changedMeanwhile(object string) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,25 +154,28 @@ func TestAdoptWhatDiffers(t *testing.T) {
 	}
 }
 
+// edit changes the objects of commands as `fairlead edit` does.
+func (w *world) edit(change func(*api.Spec)) (api.Result, error) {
+	w.Helper()
+	now, _ := w.Editable()
+	spec := now
+	spec.Edit = &api.Edit{Networks: now.Networks, Attachments: now.Attachments, Services: now.Services}
+	text, err := json.Marshal(spec) // the user's command and the daemon exchange JSON
+	var sent api.Spec
+	if err = errors.Join(err, json.Unmarshal(text, &sent)); err != nil {
+		w.Fatal(err)
+	}
+	change(&sent)
+	return w.Apply(context.Background(), sent, false)
+}
+
 // TestEdit changes objects of commands. They stay those of commands; objects that the edit does not
 // have stay as they are; and an object that has changed meanwhile is a conflict.
 func TestEdit(t *testing.T) {
 	w := newWorld(t).start()
 	w.commanded()
 	w.apply(api.Spec{Networks: []model.Network{bridge("declared", "10.89.0.0/24")}})
-	edit := func(change func(*api.Spec)) (api.Result, error) {
-		t.Helper()
-		now, _ := w.Editable()
-		spec := now
-		spec.Edit = &api.Edit{Networks: now.Networks, Attachments: now.Attachments, Services: now.Services}
-		text, err := json.Marshal(spec) // the user's command and the daemon exchange JSON
-		var sent api.Spec
-		if err = errors.Join(err, json.Unmarshal(text, &sent)); err != nil {
-			t.Fatal(err)
-		}
-		change(&sent)
-		return w.Apply(context.Background(), sent, false)
-	}
+	edit := w.edit
 	if r, err := edit(func(*api.Spec) {}); err != nil || r.Changed {
 		t.Errorf("an edit without a change: %v, %s", err, changes(r))
 	}
@@ -209,5 +213,68 @@ service front: removed`
 	})
 	if api.CodeOf(err) != api.Conflict || !strings.Contains(fmt.Sprint(err), "attachment shop has changed since") {
 		t.Errorf("an edit of what has changed meanwhile: %v", err)
+	}
+}
+
+// TestEditOfWhatTheFileHasNot declares objects that commands have created since the user began to edit, and one that the
+// file cannot have. They stay as they are, and the mistakes name them.
+func TestEditOfWhatTheFileHasNot(t *testing.T) {
+	w := newWorld(t).start()
+	w.commanded()
+	before := w.snapshot()
+	_, err := w.edit(func(s *api.Spec) {
+		w.network(bridge("fresh", "10.91.0.0/24"))
+		w.named("late")
+		w.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "spare", Sandbox: "netns:late"},
+			Publishes: []model.Publish{port(7000, 70)}})
+		second := site("second", at("172.30.0.9", 80))
+		second.Ports = []model.PortRange{model.Port(81)}
+		w.serve(second)
+		before = w.snapshot()
+		fresh := bridge("fresh", "10.91.0.0/24")
+		fresh.MTU = 1400
+		second.Quorum = 2
+		s.Networks, s.Services = append(s.Networks, fresh), append(s.Services, second)
+		s.Attachments = append(s.Attachments, api.Declared{Endpoint: model.Endpoint{Network: "spare",
+			Sandbox: "netns:late"}})
+	})
+	for _, want := range []string{"network fresh is not in the file that you edit", "attachment late is not in the file",
+		"service second is not in the file"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+	w.unchanged(before)
+	lan := func(n model.Network) bool { return n.Name == "lan" }
+	_, err = w.edit(func(s *api.Spec) { s.Networks, s.Attachments = slices.DeleteFunc(s.Networks, lan), nil })
+	if err == nil || !strings.Contains(err.Error(), "has attachments that are not in the file (passing)") {
+		t.Errorf("remove the network of an attachment that the file cannot have: %v", err)
+	}
+	_, err = w.edit(func(s *api.Spec) { s.Networks[slices.IndexFunc(s.Networks, lan)].Driver = model.DriverRouted })
+	if err == nil || !strings.Contains(err.Error(), "remove it with `fairlead network rm") {
+		t.Errorf("change the driver of a network: %v", err)
+	}
+	w.unchanged(before)
+}
+
+// TestEditedAttachmentStaysTemporary moves an attachment to another network. It still ends with its sandbox, because the
+// command that created it did not ask to keep it.
+func TestEditedAttachmentStaysTemporary(t *testing.T) {
+	w := newWorld(t).start()
+	w.commanded()
+	_, err := w.edit(func(s *api.Spec) {
+		for i, a := range s.Attachments {
+			if a.Name == "shop" {
+				s.Attachments[i].Network, s.Attachments[i].Addresses = "spare", nil
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range w.Attachments() {
+		if v.Name == "shop" && (v.Network != "spare" || v.Keep) {
+			t.Errorf("shop is on network %s, keep %t", v.Network, v.Keep)
+		}
 	}
 }

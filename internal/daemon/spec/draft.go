@@ -128,14 +128,20 @@ func (t *Draft) tryNetwork(n model.Network) error {
 	}
 	have, known := t.desired.Network(n.Name)
 	switch {
+	case known && t.unedited(have.Origin, edited(t.spec.Edit).network, n.Name):
+		return notInFile("network " + n.Name)
 	case known && have.Origin != t.origin && !have.Equal(ownedNetwork(n, have)) && !t.takes(have.Origin):
 		return DiffersFromFile("network "+n.Name, have.Origin, "`fairlead network rm "+n.Name+"`")
 	case known && have.Origin != t.origin && !t.adopts(have.Origin):
 		t.noteUnchanged("network", n.Name, have.Origin)
 		return nil
 	case known && have.Driver != n.Driver:
-		return fmt.Errorf(
-			"network %s already exists with driver %s: apply the files without it first, or give the new network another name", n.Name, have.Driver)
+		todo := "apply the files without it first"
+		if have.Origin == model.FromCommand {
+			todo = "remove it with `fairlead network rm " + n.Name + "` first"
+		}
+		return fmt.Errorf("network %s already exists with driver %s: %s, or give the new network another name", n.Name,
+			have.Driver, todo)
 	}
 	t.desired = t.desired.WithNetwork(n)
 	return nil
@@ -156,8 +162,12 @@ func (t *Draft) pruneNetworks() {
 			}
 		}
 		if len(users) > 0 {
-			t.mistake("", fmt.Errorf(
-				"network %s is no longer declared, but has attachments of another origin (%s): detach them first, or declare it", n.Name, strings.Join(users, ", ")))
+			which := "of another origin"
+			if t.spec.Edit != nil {
+				which = "that are not in the file"
+			}
+			t.mistake("", fmt.Errorf("network %s is no longer declared, but has attachments %s (%s): detach them first, or "+
+				"declare it", n.Name, which, strings.Join(users, ", ")))
 		}
 	}
 	w.Networks = slices.DeleteFunc(slices.Clone(w.Networks), left)
@@ -209,10 +219,12 @@ func attachRequest(a api.Declared, by model.Origin) api.AttachRequest {
 // unlessOther returns next, or the unchanged draft if the attachment stays one of another
 // origin.
 func (t *Draft) unlessOther(next model.Desired, a model.Attachment) (model.Desired, error) {
-	have, known := t.desired.Attachment(a.Name)
+	have, known := t.before.Attachment(a.Name) // an edit may have moved it to another network
 	switch {
+	case known && t.unedited(have.Origin, edited(t.spec.Edit).attachment, a.Name):
+		return next, notInFile("attachment " + a.Name)
 	case known && t.spec.Edit != nil && have.Origin == t.origin:
-		a.Keep = have.Keep
+		a.Keep = have.Keep || a.Sandbox == ""
 		return next.WithAttachment(a), nil
 	case !known || have.Origin == t.origin:
 		return next, nil

@@ -34,6 +34,9 @@ func (t *Draft) service(i int) {
 	t.Declared.Services = append(t.Declared.Services, v.Name)
 	have, known := t.desired.Service(v.Name)
 	switch {
+	case known && t.unedited(have.Origin, edited(t.spec.Edit).service, v.Name):
+		t.mistake(at, notInFile("service "+v.Name))
+		return
 	case known && have.Origin != t.origin && !have.Equal(ownedService(v, have)) && !t.takes(have.Origin):
 		t.mistake(at, DiffersFromFile("service "+v.Name, have.Origin, "`fairlead service rm "+v.Name+"`"))
 		return

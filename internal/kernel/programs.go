@@ -24,32 +24,58 @@ func ProbeWithoutPrograms() (plan.Facts, error) {
 // verdicts are the features of eBPF programs that were tested: why the kernel lacks each, empty if it has it. The kernel
 // does not change while the process runs.
 type verdicts struct {
-	mu sync.Mutex
-	of map[plan.Feature]string
+	// testing is locked while features are tested, which takes the kernel seconds. mu guards of.
+	testing, mu sync.Mutex
+	of          map[plan.Feature]string
+}
+
+// untested returns those of some features that are ones of eBPF programs without a verdict.
+func (v *verdicts) untested(features []plan.Feature) (all []plan.Feature) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, f := range features {
+		if _, known := v.of[f]; !known && slices.Contains(ofPrograms, f) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// add adds the verdicts of features: missing has those that the kernel lacks.
+func (v *verdicts) add(features []plan.Feature, missing map[plan.Feature]string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, f := range features {
+		v.of[f] = missing[f]
+	}
+}
+
+// lacks returns which of some features are missing, each with the reason.
+func (v *verdicts) lacks(features []plan.Feature) map[plan.Feature]string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lacks := map[plan.Feature]string{}
+	for _, f := range features {
+		if why := v.of[f]; why != "" {
+			lacks[f] = why
+		}
+	}
+	return lacks
 }
 
 // Lacks returns which of the features of eBPF programs the kernel lacks, each with the reason. Other features are not
 // tested. It loads the programs that a state with the features needs, so that the kernel verifies them only once. It
-// probes the kernel for the reasons only if that fails. It is safe for concurrent use.
+// probes the kernel for the reasons only if that fails. It is safe for concurrent use, and waits for the test of another
+// caller only if a feature has no verdict yet.
 func (h *Host) Lacks(features ...plan.Feature) (map[plan.Feature]string, error) {
-	h.programs.mu.Lock()
-	defer h.programs.mu.Unlock()
-	var untested []plan.Feature
-	for _, f := range features {
-		if _, known := h.programs.of[f]; !known && slices.Contains(ofPrograms, f) {
-			untested = append(untested, f)
+	if len(h.programs.untested(features)) > 0 {
+		h.programs.testing.Lock()
+		defer h.programs.testing.Unlock()
+		if err := h.test(h.programs.untested(features)); err != nil {
+			return nil, err
 		}
 	}
-	if err := h.test(untested); err != nil {
-		return nil, err
-	}
-	lacks := map[plan.Feature]string{}
-	for _, f := range features {
-		if why := h.programs.of[f]; why != "" {
-			lacks[f] = why
-		}
-	}
-	return lacks, nil
+	return h.programs.lacks(features), nil
 }
 
 // test adds the verdicts of features.
@@ -64,26 +90,25 @@ func (h *Host) test(features []plan.Feature) error {
 			return err
 		}
 	}
-	for _, f := range features {
-		h.programs.of[f] = facts.Missing[f]
-	}
+	h.programs.add(features, facts.Missing)
 	return nil
 }
 
-// use loads the programs of the features and uses them. Those with support for services do all that the others do.
+// use loads the programs of the features and uses them. Those with support for services do all that the others do, but
+// are attached to no cgroup.
 func (h *Host) use(features []plan.Feature) error {
+	sockets := slices.Contains(features, plan.FeatureCgroupHooks)
+	if sockets {
+		if _, err := cgroup.Root(); err != nil {
+			return err
+		}
+	}
 	if slices.Contains(features, plan.FeatureServices) {
 		facts, err := Probe(plan.FeatureServices)
 		if why := facts.Missing[plan.FeatureServices]; why != "" {
 			err = errors.New(why)
 		}
 		return err
-	}
-	sockets := slices.Contains(features, plan.FeatureCgroupHooks)
-	if sockets {
-		if _, err := cgroup.Root(); err != nil {
-			return err
-		}
 	}
 	return h.ebpf.Preload(slices.Contains(features, plan.FeatureEBPF), sockets)
 }
@@ -93,11 +118,7 @@ func (h *Host) use(features []plan.Feature) error {
 func (h *Host) LoadServices() (drop func() error, err error) {
 	drop, err = datapath.LoadServices(h.ebpf)
 	if _, none := cgroup.Root(); err == nil && none == nil {
-		h.programs.mu.Lock()
-		defer h.programs.mu.Unlock()
-		for _, f := range ofPrograms {
-			h.programs.of[f] = ""
-		}
+		h.programs.add(ofPrograms, nil)
 	}
 	return drop, err
 }

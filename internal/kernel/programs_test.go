@@ -1,9 +1,15 @@
 package kernel
 
 import (
+	"bytes"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/pprof"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/plan"
 
@@ -94,5 +100,62 @@ func TestLacksWithoutFiles(t *testing.T) {
 	}
 	if lacks, err := h.Lacks(plan.FeatureEBPF); err != nil || len(lacks) != 0 {
 		t.Errorf("with enough files, the kernel lacks %v, %v", lacks, err)
+	}
+}
+
+// TestServicesWithoutCgroups asks for the features of services on a host without cgroup v2, in a process with mounts of
+// its own. The kernel accepts all programs there, but they cannot be attached to sockets.
+func TestServicesWithoutCgroups(t *testing.T) {
+	const child = "FAIRLEAD_TEST_WITHOUT_CGROUPS"
+	if os.Getenv(child) == "" {
+		cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"`,
+			os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("PASS")) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	lacks, err := openTestHost(t).Lacks(ofPrograms...)
+	if err != nil || len(lacks) != 1 || !strings.Contains(lacks[plan.FeatureCgroupHooks], "no cgroup v2") {
+		t.Errorf("without cgroup v2, the host lacks %v, %v", lacks, err)
+	}
+}
+
+// TestLacksWhileOthersTest asks for a feature with a verdict while another caller waits for the test of another one. The
+// daemon asks under its mutex, so the answer must not wait.
+func TestLacksWhileOthersTest(t *testing.T) {
+	h := openTestHost(t)
+	if lacks, err := h.Lacks(plan.FeatureEBPF); err != nil || len(lacks) != 0 {
+		t.Fatalf("the kernel lacks %v, %v", lacks, err)
+	}
+	h.ebpf.Lock() // the test waits for it
+	tested := make(chan error, 1)
+	go func() {
+		_, err := h.Lacks(plan.FeatureCgroupHooks)
+		tested <- err
+	}()
+	for stacks := new(bytes.Buffer); !strings.Contains(stacks.String(), "(*Handle).Preload"); runtime.Gosched() {
+		stacks.Reset()
+		if err := pprof.Lookup("goroutine").WriteTo(stacks, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := h.Lacks(plan.FeatureEBPF)
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the answer waits for the test of another feature")
+	}
+	h.ebpf.Unlock()
+	if err := <-tested; err != nil {
+		t.Error(err)
 	}
 }

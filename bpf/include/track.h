@@ -240,32 +240,48 @@ inline_always __be16 random_alias_port(void)
 	return bpf_htons(alias_first + bpf_get_prandom_u32() % alias_count);
 }
 
-/* An attempt to insert a flow under a key whose client is an alias. */
+/* An attempt to insert a flow under a key whose client is an alias. It is in a map, because
+ * Linux 6.1 does not accept arguments of global functions as keys of maps.
+ */
 struct attempt {
-	struct flow_key *key;
-	const struct flow *fresh;
-	long failed;
+	struct flow_key key;
+	struct flow fresh;
 };
 
-/* try_alias makes an attempt with a random port. A stale flow that has the port is
- * deleted: its client's next packet would do that, but most clients send none, and their
- * flows would use up all ports. Returns 1 on success, which ends bpf_loop.
- */
-static long try_alias(__u32 i, struct attempt *a)
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct attempt);
+} fl_attempt SEC(".maps");
+
+inline_always struct attempt *attempt_of(void)
 {
-	struct flow_key *key = a->key;
+	__u32 slot = 0;
+
+	return bpf_map_lookup_elem(&fl_attempt, &slot);
+}
+
+/* try_alias makes the attempt with a random port and returns 0 on success. A stale flow
+ * that has the port is deleted: its client's next packet would do that, but most clients
+ * send none, and their flows would use up all ports. The kernel verifies a global function
+ * once, not for each call. bpf_loop would need Linux 5.17.
+ */
+global_func int try_alias(void)
+{
+	struct attempt *a = attempt_of();
 	struct flow *f;
 
-	key->client_port = random_alias_port();
-	a->failed = insert_young(key, a->fresh);
-	if (!a->failed)
-		return 1;
-	f = find_flow(key);
-	if (f && is_stale(f, key->class)) {
-		end_flow(f, key);
-		a->failed = insert_young(key, a->fresh);
-	}
-	return !a->failed;
+	if (!a)
+		return -1;
+	a->key.client_port = random_alias_port();
+	if (!insert_young(&a->key, &a->fresh))
+		return 0;
+	f = find_flow(&a->key);
+	if (!f || !is_stale(f, a->key.class))
+		return -1;
+	end_flow(f, &a->key);
+	return insert_young(&a->key, &a->fresh) ? -1 : 0;
 }
 
 /* insert_alias inserts a new flow under an unused port of the key's client, which it
@@ -273,10 +289,19 @@ static long try_alias(__u32 i, struct attempt *a)
  */
 inline_always long insert_alias(struct flow_key *key, const struct flow *fresh)
 {
-	struct attempt a = { .key = key, .fresh = fresh, .failed = -1 };
+	struct attempt *a = attempt_of();
 
-	bpf_loop(ALIAS_TRIES, try_alias, &a, 0);
-	return a.failed;
+	if (!a)
+		return -1;
+	a->key = *key;
+	a->fresh = *fresh;
+	for (int i = 0; i < ALIAS_TRIES; i++) {
+		if (!try_alias()) {
+			key->client_port = a->key.client_port;
+			return 0;
+		}
+	}
+	return -1;
 }
 
 /* is_bare_syn reports whether a TCP packet is the first SYN of a connection. */

@@ -228,6 +228,7 @@ const (
 	FairleadMapFlAffinities   = "fl_affinities"
 	FairleadMapFlAliased      = "fl_aliased"
 	FairleadMapFlAliases      = "fl_aliases"
+	FairleadMapFlAttempt      = "fl_attempt"
 	FairleadMapFlBound        = "fl_bound"
 	FairleadMapFlConnsTcp     = "fl_conns_tcp"
 	FairleadMapFlConnsUdp     = "fl_conns_udp"
@@ -381,6 +382,7 @@ type FairleadMapSpecs struct {
 	FlAffinities *ebpf.MapSpec `ebpf:"fl_affinities"`
 	FlAliased    *ebpf.MapSpec `ebpf:"fl_aliased"`
 	FlAliases    *ebpf.MapSpec `ebpf:"fl_aliases"`
+	FlAttempt    *ebpf.MapSpec `ebpf:"fl_attempt"`
 	FlBound      *ebpf.MapSpec `ebpf:"fl_bound"`
 	FlConnsTcp   *ebpf.MapSpec `ebpf:"fl_conns_tcp"`
 	FlConnsUdp   *ebpf.MapSpec `ebpf:"fl_conns_udp"`
@@ -452,6 +454,7 @@ type FairleadMaps struct {
 	FlAffinities *ebpf.Map `ebpf:"fl_affinities"`
 	FlAliased    *ebpf.Map `ebpf:"fl_aliased"`
 	FlAliases    *ebpf.Map `ebpf:"fl_aliases"`
+	FlAttempt    *ebpf.Map `ebpf:"fl_attempt"`
 	FlBound      *ebpf.Map `ebpf:"fl_bound"`
 	FlConnsTcp   *ebpf.Map `ebpf:"fl_conns_tcp"`
 	FlConnsUdp   *ebpf.Map `ebpf:"fl_conns_udp"`
@@ -491,6 +494,7 @@ func (m *FairleadMaps) Close() error {
 		m.FlAffinities,
 		m.FlAliased,
 		m.FlAliases,
+		m.FlAttempt,
 		m.FlBound,
 		m.FlConnsTcp,
 		m.FlConnsUdp,

@@ -53,7 +53,7 @@ func commandLines(files string) map[string][][]string {
 			{"--dry-run", "--state-dir", in("state"), "--run-dir", in("run")}},
 		"uninstall": {{"--dry-run", "--state-dir", hostileName, "--run-dir", hostileName},
 			{"--dry-run", "--state-dir", in("state"), "--run-dir", in("run")}},
-		"docs man": {{in("man")}}, "doctor": {{}}, "bugreport": {{"--file", "report.tar.gz"}},
+		"docs man": {{in("man")}}, "doctor": {{}}, "bugreport": {{"--file", ownDir + "report.tar.gz"}},
 		"events": {{}, {"-f"}},
 		"exec":   {{"netns:web", "--", "true"}, {"netns:web", "--", hostileName}}, "help": {{}},
 		"explain": {{"192.0.2.7", "to", ":8080"}, {"192.0.2.7", "to", "10.0.0.2:81"}, {"host", "to", "10.0.0.2:80"},
@@ -91,6 +91,20 @@ func commandLines(files string) map[string][][]string {
 		"service set":    {{"web", "--scheduler", "rr"}, {"web", "--scheduler", "rr", "--dry-run"}},
 		"service show":   {{"web"}}, "service watch": {{}}, "stats": {{}}, "version": {{}},
 	}
+}
+
+// ownDir begins the name of a file in a folder of the command's own. nsenter changes the current folder.
+const ownDir = "OWN/"
+
+// inOwnDir returns arguments with the folder in place of ownDir.
+func inOwnDir(args []string, dir string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if name, own := strings.CutPrefix(arg, ownDir); own {
+			args[i] = filepath.Join(dir, name)
+		}
+	}
+	return args
 }
 
 // leaves calls each for every command of the tree that has no subcommands.
@@ -146,8 +160,9 @@ func checkOutput(t *testing.T, enter []string, socket string, args []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("nsenter", append(append(slices.Clone(enter), self), args...)...)
-	cmd.Dir = filepath.Dir(socket) // some commands write files
+	dir := filepath.Dir(socket) // some commands write files
+	cmd := exec.Command("nsenter", append(append(slices.Clone(enter), self), inOwnDir(args, dir)...)...)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, command.SocketVariable+"="+socket,
 		"VISUAL=", "EDITOR=cat")
 	var out, errOut strings.Builder

@@ -116,9 +116,10 @@ func (s surroundings) run(t *testing.T, path, args []string, format string) ran 
 		t.Error(err)
 		return ran{}
 	}
-	line := slices.Concat(s.enter, []string{self}, path, []string{"-o", format}, args)
+	dir := t.TempDir() // some commands write files
+	line := slices.Concat(s.enter, []string{self}, path, []string{"-o", format}, inOwnDir(args, dir))
 	cmd := exec.CommandContext(ctx, "nsenter", line...)
-	cmd.Dir = t.TempDir() // some commands write files
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), child.Role+"="+s.role, command.SocketVariable+"="+s.socket,
 		"DOCKER_HOST=unix://"+filepath.Join(cmd.Dir, "none"), "VISUAL=", "EDITOR=true")
 	var out, errOut bytes.Buffer

@@ -142,7 +142,8 @@ func TestSigned(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("GNUPGHOME", home)
 	t.Cleanup(func() { _ = exec.Command("gpgconf", "--kill", "gpg-agent").Run() }) // it ends without its directory, too
-	run(t, dir, "gpg", "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "release@example.com", "ed25519")
+	run(t, dir, "gpg", "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "release@example.com",
+		"ed25519")
 	t.Setenv("FAIRLEAD_SIGN_KEY", "release@example.com")
 	sign, err := filepath.Abs("../../packaging/sign")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 // call: the helpers have numbers in the order in which the kernel got them. The verifier removes the call of
 // bpf_set_retval on kernels without it (have_retval).
 func TestHelpersAreInOldKernels(t *testing.T) {
-	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"fairlead": LoadFairlead, "fence": LoadFence,
+	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
+		"fairlead": LoadFairlead, "fence": LoadFence,
 		"overlay": LoadOverlay} {
 		spec, err := load()
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"fairlead/test/drivertest"
 )
 
-var addr, prefix = netip.MustParseAddr, netip.MustParsePrefix
+var addr = netip.MustParseAddr
 
 // mode returns a network of a mode, with changes.
 func mode(m model.Mode, changes ...func(*model.Network)) model.Network {

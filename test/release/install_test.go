@@ -81,7 +81,9 @@ func debian(t *testing.T, release string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "", "debootstrap", "--variant=minbase", "--include=systemd-sysv", release, root, mirror[0])
+	// In a mount namespace, its mounts end with it.
+	run(t, "", "unshare", "--mount", "debootstrap", "--variant=minbase", "--include=systemd-sysv", release, root,
+		mirror[0])
 	return root
 }
 

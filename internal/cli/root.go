@@ -30,7 +30,8 @@ type Build = command.Build
 
 // Main runs the command line and returns the exit code. It catches SIGINT,
 // SIGTERM and SIGHUP and cancels the command's context, so that the command can
-// remove what it created. A second signal ends the process at once.
+// remove what it created. A second signal ends the process at once. SIGINT is ignored
+// while an editor runs.
 func Main(build Build, args []string, stdout io.Writer, stderr *os.File) int {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM)
@@ -39,15 +40,18 @@ func Main(build Build, args []string, stdout io.Writer, stderr *os.File) int {
 	}
 	defer signal.Stop(caught)
 	ctx, cancel := context.WithCancelCause(context.Background())
+	app := &command.App{Build: build, Out: command.NewPrinter(stdout), Err: command.NewPrinter(stderr), Log: stderr}
 	go func() {
-		if s, ok := (<-caught).(syscall.Signal); ok {
+		for s := range caught {
+			if s == syscall.SIGINT && app.EditorRuns.Load() {
+				continue
+			}
 			signal.Stop(caught) // a second signal ends the process at once
-			cancel(command.Interrupted(s))
+			cancel(command.Interrupted(s.(syscall.Signal)))
+			return
 		}
 	}()
-	root := newRoot(&command.App{
-		Build: build, Out: command.NewPrinter(stdout), Err: command.NewPrinter(stderr), Log: stderr,
-	})
+	root := newRoot(app)
 	root.SetArgs(args)
 	root.SetOut(escape.Writer(stdout))
 	root.SetErr(escape.Writer(stderr))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 )
@@ -22,6 +23,8 @@ type App struct {
 	// Log is the standard error for writers that escape their output themselves.
 	Log    *os.File
 	Output string
+	// EditorRuns is true while an editor has the terminal. SIGINT is for the editor then.
+	EditorRuns atomic.Bool
 }
 
 // CheckOutput returns a usage error if the command does not support the format

@@ -41,8 +41,12 @@ func (s *editSession) run(ctx context.Context) error {
 	s.path = filepath.Join(dir, editedName)
 	keep, err := s.loop(ctx)
 	if keep {
-		return errors.Join(err, fmt.Errorf("your changes are in %s: repeat them with `fairlead edit`, and delete the file",
+		err = errors.Join(err, fmt.Errorf("your changes are in %s: repeat them with `fairlead edit`, and delete the file",
 			s.path))
+		if sig, ok := context.Cause(ctx).(command.Interrupted); ok {
+			return command.Exit{Code: command.ExitSignal + int(sig), Why: err}
+		}
+		return err
 	}
 	return errors.Join(err, os.RemoveAll(dir))
 }
@@ -88,7 +92,7 @@ func (s *editSession) loop(ctx context.Context) (keep bool, err error) {
 		if err := s.write(text, found); err != nil {
 			return len(found) > 0, err
 		}
-		opened := openEditor(s.path)
+		opened := s.openEditor()
 		edited, err := s.read()
 		keep = edited != yaml.String() && strings.TrimSpace(edited) != ""
 		switch err := errors.Join(opened, err, context.Cause(ctx)); {
@@ -211,15 +215,17 @@ func (s *editSession) check(spec api.Spec) error {
 	return nil
 }
 
-// openEditor runs the user's editor on a file until it ends.
-func openEditor(path string) error {
+// openEditor runs the user's editor on the file until it ends. Keys of the terminal that send signals are for the editor.
+func (s *editSession) openEditor() error {
 	line, err := editor()
 	if err != nil {
 		return err
 	}
-	// A shell splits the words of $EDITOR, as for git and kubectl.
-	cmd := exec.Command("/bin/sh", "-c", line+` "$1"`, "sh", path)
+	// A shell splits the words of $EDITOR, as for git and kubectl. The trap keeps it until the editor ends.
+	cmd := exec.Command("/bin/sh", "-c", "trap : INT; "+line+` "$1"`, "sh", s.path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	s.r.EditorRuns.Store(true)
+	defer s.r.EditorRuns.Store(false)
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("edit: the editor %q: %w: set EDITOR to another one", line, err)
 	}

@@ -105,9 +105,35 @@ func (s *editSession) loop(ctx context.Context) (keep bool, err error) {
 		}
 		text = edited
 		if err = s.apply(ctx, text); !errors.As(err, &found) {
-			return err != nil, err
+			return err != nil && !s.isApplied(ctx, text), err
 		}
 	}
+}
+
+// isApplied reports whether the host has what a text declares, although its apply returned an error: a lease may be
+// missing, or the output may be closed.
+func (s *editSession) isApplied(ctx context.Context, text string) bool {
+	set, err := file.Read([]file.Input{{Name: editedName, Text: []byte(text)}})
+	if err != nil {
+		return false
+	}
+	client := admin.NewClient(s.r.Socket)
+	now, err := client.Editable(ctx)
+	if err != nil {
+		return false
+	}
+	if s.kind != "" {
+		now.Spec = only(now.Spec, s.kind, s.name)
+	}
+	spec := set.Spec
+	spec.Edit = editOf(now.Spec)
+	result, err := client.Apply(ctx, spec, true)
+	return err == nil && !result.Changed
+}
+
+// editOf returns the edit of objects as they are now.
+func editOf(now api.Spec) *api.Edit {
+	return &api.Edit{Networks: now.Networks, Attachments: now.Attachments, Services: now.Services}
 }
 
 // unchanged says that nothing has changed.
@@ -167,7 +193,7 @@ func (s *editSession) apply(ctx context.Context, text string) error {
 	if err := s.check(spec); err != nil {
 		return err
 	}
-	spec.Edit = &api.Edit{Networks: s.before.Networks, Attachments: s.before.Attachments, Services: s.before.Services}
+	spec.Edit = editOf(s.before)
 	call := func(dry bool) (result api.Result, err error) {
 		err = s.r.Call(ctx, func(client *admin.Client) error {
 			var failed error

@@ -262,6 +262,37 @@ inline_always struct attempt *attempt_of(void)
 	return bpf_map_lookup_elem(&fl_attempt, &slot);
 }
 
+/* The keys whose stale flows a CPU is replacing, for the time of one call. A CPU that finds
+ * a key here, or no room, tries another port.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct flow_key);
+	__type(value, __u8);
+} fl_replaced SEC(".maps");
+
+/* replace_stale replaces the flow under the key of the attempt if it is stale, and returns
+ * 0 then. Without the mark, another CPU that has found the stale flow, too, would delete
+ * the new one, and its client would get the replies of this one.
+ */
+inline_always int replace_stale(struct attempt *a)
+{
+	__u8 mark = 1;
+	int failed = -1;
+	struct flow *f;
+
+	if (bpf_map_update_elem(&fl_replaced, &a->key, &mark, BPF_NOEXIST))
+		return -1;
+	f = find_flow(&a->key);
+	if (f && is_stale(f, a->key.class)) {
+		end_flow(f, &a->key);
+		failed = insert_young(&a->key, &a->fresh) ? -1 : 0;
+	}
+	bpf_map_delete_elem(&fl_replaced, &a->key);
+	return failed;
+}
+
 /* try_alias makes the attempt with a random port and returns 0 on success. A stale flow
  * that has the port is deleted: its client's next packet would do that, but most clients
  * send none, and their flows would use up all ports. The kernel verifies a global function
@@ -278,10 +309,7 @@ global_func int try_alias(void)
 	if (!insert_young(&a->key, &a->fresh))
 		return 0;
 	f = find_flow(&a->key);
-	if (!f || !is_stale(f, a->key.class))
-		return -1;
-	end_flow(f, &a->key);
-	return insert_young(&a->key, &a->fresh) ? -1 : 0;
+	return f && is_stale(f, a->key.class) ? replace_stale(a) : -1;
 }
 
 /* insert_alias inserts a new flow under an unused port of the key's client, which it

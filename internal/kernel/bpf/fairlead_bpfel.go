@@ -247,6 +247,7 @@ const (
 	FairleadMapFlPorts        = "fl_ports"
 	FairleadMapFlRealTotals   = "fl_real_totals"
 	FairleadMapFlReals        = "fl_reals"
+	FairleadMapFlReplaced     = "fl_replaced"
 	FairleadMapFlRings        = "fl_rings"
 	FairleadMapFlRoutes       = "fl_routes"
 	FairleadMapFlServed       = "fl_served"
@@ -401,6 +402,7 @@ type FairleadMapSpecs struct {
 	FlPorts      *ebpf.MapSpec `ebpf:"fl_ports"`
 	FlRealTotals *ebpf.MapSpec `ebpf:"fl_real_totals"`
 	FlReals      *ebpf.MapSpec `ebpf:"fl_reals"`
+	FlReplaced   *ebpf.MapSpec `ebpf:"fl_replaced"`
 	FlRings      *ebpf.MapSpec `ebpf:"fl_rings"`
 	FlRoutes     *ebpf.MapSpec `ebpf:"fl_routes"`
 	FlServed     *ebpf.MapSpec `ebpf:"fl_served"`
@@ -473,6 +475,7 @@ type FairleadMaps struct {
 	FlPorts      *ebpf.Map `ebpf:"fl_ports"`
 	FlRealTotals *ebpf.Map `ebpf:"fl_real_totals"`
 	FlReals      *ebpf.Map `ebpf:"fl_reals"`
+	FlReplaced   *ebpf.Map `ebpf:"fl_replaced"`
 	FlRings      *ebpf.Map `ebpf:"fl_rings"`
 	FlRoutes     *ebpf.Map `ebpf:"fl_routes"`
 	FlServed     *ebpf.Map `ebpf:"fl_served"`
@@ -513,6 +516,7 @@ func (m *FairleadMaps) Close() error {
 		m.FlPorts,
 		m.FlRealTotals,
 		m.FlReals,
+		m.FlReplaced,
 		m.FlRings,
 		m.FlRoutes,
 		m.FlServed,

@@ -65,7 +65,7 @@ func TestTwoCPUsEndOneFlow(t *testing.T) {
 		resets[i] = call.frame()
 	}
 	store(b.balancer.loads, slot, native(uint32(2*len(resets))))
-	b.together(t, Uplink, resets)
+	b.together(t, Uplink, [2][][]byte{resets, resets}, func() error { return nil })
 	var l bpf.FairleadLoad
 	if err := b.maps[bpf.FairleadMapFlLoads].Lookup(b.balancer.inUse["web"].slots[0], &l); err != nil {
 		t.Fatal(err)
@@ -75,11 +75,56 @@ func TestTwoCPUsEndOneFlow(t *testing.T) {
 	}
 }
 
-// together runs a program on each frame of the first uplink, on two CPUs at the same time.
-func (b *bench) together(t *testing.T, program string, frames [][]byte) {
+// TestTwoCPUsReplaceOneFlow gives the only port of aliases, which a stale flow has, to new clients on two CPUs at the same
+// time. Only one of them gets it: the real server would see both under one address, and one would get the other's replies.
+func TestTwoCPUsReplaceOneFlow(t *testing.T) {
+	b := newBenchWith(t, forLinks, func(spec *ebpf.CollectionSpec) {
+		if err := spec.Variables[bpf.FairleadVarAliasCount].Set(uint32(1)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	to := b.masqueraded(t).Frontends[0]
+	const rounds = 8000
+	var frames [2][][]byte
+	for i := range uint16(rounds) {
+		for cpu := range frames {
+			from := netip.AddrPortFrom(client4.Addr(), 2000+20000*uint16(cpu)+i)
+			frames[cpu] = append(frames[cpu], first(true, from, to).frame())
+		}
+	}
+	flows := b.maps[bpf.FairleadMapFlFlowsUdp]
+	outs := b.together(t, Uplink, frames, func() error {
+		var key bpf.FairleadFlowKey
+		var f bpf.FairleadFlow
+		all := flows.Iterate()
+		for all.Next(&key, &f) {
+			f.Seen, f.Tick = f.Seen-uint64(udpAnswered)-1e9, f.Tick-1
+			if err := flows.Put(key, f); err != nil {
+				return err
+			}
+		}
+		return all.Err()
+	})
+	both := 0
+	for i := range rounds {
+		if isUDP(outs[0][i]) && isUDP(outs[1][i]) {
+			both++
+		}
+	}
+	if both > 0 {
+		t.Errorf("two clients got the same alias in %d of %d rounds", both, rounds)
+	}
+}
+
+// isUDP reports whether a frame has a UDP packet. A refusal is an ICMP error.
+func isUDP(frame []byte) bool { return len(frame) > 23 && frame[23] == unix.IPPROTO_UDP }
+
+// together runs a program on frames of the first uplink, on two CPUs at the same time, and returns the redirected frames.
+// One of them calls before, before both run the program on their frames with the same index.
+func (b *bench) together(t *testing.T, program string, frames [2][][]byte, before func() error) (outs [2][][]byte) {
 	t.Helper()
 	ns := b.namespace(t)
-	arrived := make([]atomic.Int32, len(frames))
+	arrived, ready := make([]atomic.Int32, len(frames[0])), make([]atomic.Int32, len(frames[0]))
 	var errs [2]error
 	var wg sync.WaitGroup
 	for cpu := range errs {
@@ -90,13 +135,23 @@ func (b *bench) together(t *testing.T, program string, frames [][]byte) {
 			err := errors.Join(unix.Setns(ns, unix.CLONE_NEWNET), unix.SchedSetaffinity(0, &only),
 				unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO,
 					Priority: 1}, 0))
-			for i := range frames {
+			for i, frame := range frames[cpu] {
 				for arrived[i].Add(1); arrived[i].Load() < 2; {
 				}
-				if err == nil {
-					_, err = b.programs[program].Run(&ebpf.RunOptions{Data: frames[i],
-						Context: skb{Ifindex: uint32(b.up)}})
+				if cpu == 0 && err == nil {
+					err = before()
 				}
+				for ready[i].Add(1); ready[i].Load() < 2; {
+				}
+				o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: uint32(b.up)}}
+				var act uint32
+				if err == nil {
+					act, err = b.programs[program].Run(&o)
+				}
+				if act != redirect {
+					o.DataOut = nil
+				}
+				outs[cpu] = append(outs[cpu], o.DataOut)
 			}
 			errs[cpu] = err
 		})
@@ -105,6 +160,7 @@ func (b *bench) together(t *testing.T, program string, frames [][]byte) {
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
+	return outs
 }
 
 // namespace returns the network namespace of the bench as a descriptor, open until the

@@ -118,7 +118,7 @@ func (s *editSession) isApplied(ctx context.Context, text string) bool {
 		return false
 	}
 	client := admin.NewClient(s.r.Socket)
-	now, err := client.Editable(ctx)
+	now, err := admin.ReadEditable.Do(ctx, client)
 	if err != nil {
 		return false
 	}
@@ -127,7 +127,7 @@ func (s *editSession) isApplied(ctx context.Context, text string) bool {
 	}
 	spec := set.Spec
 	spec.Edit = editOf(now.Spec)
-	result, err := client.Apply(ctx, spec, true)
+	result, err := admin.Apply.Do(ctx, client, admin.SpecRequest{Spec: spec, DryRun: true})
 	return err == nil && !result.Changed
 }
 

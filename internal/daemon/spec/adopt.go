@@ -27,12 +27,6 @@ func edited(e *api.Edit) editedNames {
 	}
 }
 
-// unedited reports whether a declared object is one of commands that the edited file did not have: a command has created
-// it since, or the file cannot have it.
-func (t *Draft) unedited(by model.Origin, edited func(name string) bool, name string) bool {
-	return t.spec.Edit != nil && by == t.origin && !edited(name)
-}
-
 // notInFile is the mistake of declaring an object that is unedited.
 func notInFile(what string) error {
 	return api.Faultf(api.Conflict, "%s is not in the file that you edit, but a command has created it: choose another "+

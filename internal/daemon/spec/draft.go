@@ -313,3 +313,9 @@ func (t *Draft) takes(by model.Origin) bool { return t.spec.Adopt && t.adopts(by
 func (t *Draft) declaredBefore(by model.Origin, edited func(name string) bool, name string) bool {
 	return by == t.origin && (t.spec.Edit == nil || edited(name))
 }
+
+// unedited reports whether a declared object is one of commands that the edited file did not have: a command has created
+// it since, or the file cannot have it.
+func (t *Draft) unedited(by model.Origin, edited func(name string) bool, name string) bool {
+	return t.spec.Edit != nil && by == t.origin && !edited(name)
+}

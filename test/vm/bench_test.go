@@ -10,7 +10,7 @@ func BenchmarkBalancer(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	program, err := build(b.Context(), "build", "fairlead/cmd/fairlead")
+	program, err := debian.arch.build(b.Context(), "build", "fairlead/cmd/fairlead")
 	if err != nil {
 		b.Fatal(err)
 	}

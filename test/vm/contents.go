@@ -12,7 +12,7 @@ import (
 
 // contents returns the files of the machine's initramfs by their paths in the guest.
 func (m Machine) contents(ctx context.Context, command []string) (map[string][]byte, error) {
-	init, err := build(ctx, "build", "fairlead/test/vm/guest")
+	init, err := m.Kernel.arch.build(ctx, "build", "fairlead/test/vm/guest")
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,12 @@ func (m Machine) contents(ctx context.Context, command []string) (map[string][]b
 		}
 	}
 	for _, tool := range m.Tools {
-		if err := addTool(ctx, files, tool); err != nil {
+		if m.Kernel.arch.busybox {
+			files["/bin/"+tool], err = os.ReadFile(m.Kernel.busybox)
+		} else {
+			err = addTool(ctx, files, tool)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +70,7 @@ func addTool(ctx context.Context, files map[string][]byte, tool string) error {
 }
 
 // build builds a static binary of this project with a go command, and returns its content.
-func build(ctx context.Context, command ...string) ([]byte, error) {
+func (a architecture) build(ctx context.Context, command ...string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "fairlead-vm-")
 	if err != nil {
 		return nil, err
@@ -76,7 +81,7 @@ func build(ctx context.Context, command ...string) ([]byte, error) {
 	// The kernel of a guest copies the whole file.
 	args := append(command[:pkg:pkg], "-buildvcs=false", "-ldflags=-s -w", "-o", binary, command[pkg])
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+a.goarch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}

@@ -13,6 +13,10 @@ import (
 type Kernel struct {
 	// Image is the file to boot.
 	Image string
+	// arch is its architecture.
+	arch architecture
+	// busybox is the file with the tools, if arch.busybox.
+	busybox string
 	// modules maps the name of a module to its file.
 	modules map[string]string
 }
@@ -25,7 +29,8 @@ func OpenKernel(dir string) (Kernel, error) {
 		return Kernel{}, fmt.Errorf("open kernel: %s contains %d kernels, not one: remove it and run test/install-debian",
 			dir, len(images))
 	}
-	k := Kernel{Image: images[0], modules: map[string]string{}}
+	k := Kernel{Image: images[0], arch: architectureOf(images[0]), busybox: filepath.Join(dir, "bin/busybox"),
+		modules: map[string]string{}}
 	err := filepath.WalkDir(filepath.Join(dir, "lib/modules"), func(path string, d fs.DirEntry, err error) error {
 		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
 			k.modules[moduleName(name)] = path

@@ -10,11 +10,12 @@ import (
 // These tests cover the programs at links, with and without services, and the fast path.
 const runs = "^(TestLifeOfConnections|TestServed|TestSYNsOfOpenConnections|TestOneWayEndsPushNothingOut|TestFast)$"
 
-// TestProgramRuns runs the eBPF programs on the oldest supported kernel and on Debian's newest:
-// their verifiers and helpers differ.
+// TestProgramRuns runs the eBPF programs on Debian's older kernel and on its newest, and on that of another
+// architecture: their verifiers, helpers and compilers to machine code differ.
 func TestProgramRuns(t *testing.T) {
 	t.Parallel()
-	for name, kernel := range map[string]Kernel{"6.1": debian(t), "6.12": backported(t)} {
+	for name, kernel := range map[string]Kernel{
+		"6.1": debian(t), "6.12": backported(t), "6.1 for arm64": debianARM(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := Machine{Kernel: kernel, Modules: networking, Tools: []string{"ip", "sh"}}

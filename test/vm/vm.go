@@ -21,7 +21,8 @@
 // waiting costs nothing. The emulator supports this for one CPU only, so races between CPUs are not
 // found.
 //
-// Limits: amd64 only. Tests start in the guest's root folder, so they have no testdata.
+// Limits: the architectures are amd64, and arm64 with the tools of busybox. Tests start in the guest's root folder, so
+// they have no testdata.
 package vm
 
 import (
@@ -95,7 +96,7 @@ func (m Machine) Run(ctx context.Context, command ...string) (said string, err e
 // Test builds the tests of the package and runs them in the machine, with the given test flags. It
 // returns an error if a test fails or is skipped, or if none runs.
 func (m Machine) Test(ctx context.Context, pkg string, flags ...string) (said string, err error) {
-	binary, err := build(ctx, "test", "-c", pkg)
+	binary, err := m.Kernel.arch.build(ctx, "test", "-c", pkg)
 	if err != nil {
 		return "", err
 	}
@@ -145,17 +146,14 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 	var serial bytes.Buffer
 	// The guest's clock counts instructions, so a low priority changes no result. Tests of other
 	// packages are timed by the host's clock, and go first.
-	cmd := exec.Command("nice", "-n", "5", "qemu-system-x86_64",
-		// Emulating features of newer CPUs takes time, and no test needs them. QEMU 7.2 corrupts
-		// the flags at cmpxchg16b, on which Linux 6.12 panics at random.
-		"-accel", "tcg", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm", "-cpu", "qemu64,-cx16", "-m", "2G",
+	a := m.Kernel.arch
+	cmd := exec.Command("nice", append([]string{"-n", "5", a.emulator}, a.cpu...)...)
+	cmd.Args = append(cmd.Args, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm", "-m", "2G",
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-kernel", m.Kernel.Image, "-initrd", file,
 		// After a panic the machine reboots at once, which ends the emulator. The emulated CPU
-		// needs no mitigations. The kernel would calibrate the timer of its interrupt controller
-		// in a loop that takes a third of the boot, and copy memory with repeated instructions,
-		// which the emulator runs one by one.
-		"-append", "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check nolapic_timer clearcpuid=rep_good")
+		// needs no mitigations.
+		"-append", "console="+a.console+" quiet panic=-1 mitigations=off "+a.append)
 	cmd.Args = append(cmd.Args, m.cards()...)
 	cmd.Stdout, cmd.Stderr = &serial, &serial
 	process, err := child.Start(ctx, cmd, child.Place{})

@@ -23,6 +23,9 @@ func debian(t *testing.T) Kernel { return unpacked(t, "vm") }
 // backported returns the kernel of Debian 12's backports, which is Debian 13's (Linux 6.12).
 func backported(t *testing.T) Kernel { return unpacked(t, "vm-backports") }
 
+// debianARM returns Debian 12's kernel for arm64.
+func debianARM(t *testing.T) Kernel { return unpacked(t, "vm-arm64") }
+
 func unpacked(t *testing.T, name string) Kernel {
 	t.Helper()
 	k, err := OpenKernel("../../bin/" + name)

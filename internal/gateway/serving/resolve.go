@@ -22,7 +22,7 @@ func Resolve(config *model.Config, known []status.Status) (*model.Config, []stat
 	c.TLS.Certificates = r.certificates(c.TLS.Certificates)
 	c.TLS.Options = resolved(r, "tls options", c.TLS.Options, fill[model.TLSOptions])
 	c.TLS.Stores = resolved(r, "tls store", c.TLS.Stores, r.store)
-	c.HTTP.Middlewares = resolved(r, "middleware", c.HTTP.Middlewares, fill[model.Middleware])
+	c.HTTP.Middlewares = resolved(r, "middleware", c.HTTP.Middlewares, middleware)
 	c.HTTP.ServersTransports = resolved(r, "transport", c.HTTP.ServersTransports, fill[model.ServersTransport])
 	c.TCP.ServersTransports = resolved(r, "tcp transport", c.TCP.ServersTransports, fill[model.TCPServersTransport])
 	return &c, r.known
@@ -84,6 +84,13 @@ func fill[T any](f *files, v *T) {
 			f.text(t.Value)
 		}
 	})
+}
+
+// middleware reads the files of a middleware, unless it is refused anyway.
+func middleware(f *files, m *model.Middleware) {
+	if l := m.RateLimit; l == nil || l.Redis == nil {
+		fill(f, m)
+	}
 }
 
 // resolver gathers what cannot be read.

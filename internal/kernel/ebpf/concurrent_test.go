@@ -143,7 +143,8 @@ func (b *bench) together(t *testing.T, program string, frames [2][][]byte, befor
 				}
 				for ready[i].Add(1); ready[i].Load() < 2; {
 				}
-				o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: uint32(b.up)}}
+				o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256),
+					Context: skb{Ifindex: uint32(b.up)}}
 				var act uint32
 				if err == nil {
 					act, err = b.programs[program].Run(&o)

@@ -100,6 +100,7 @@ func (w *world) publishes() {
 		w.daemon.Run("publish", "shop", fmt.Sprintf("192.0.2.1:%d:80", port), "--via", via)
 		w.dials(fmt.Sprintf("192.0.2.1:%d", port))
 	}
+	w.Cleanup(func() { w.daemon.Run("detach", "shop") }) // the proxy outlives the daemon while it has ports
 }
 
 // repairs removes the address of the network's bridge, and waits until the daemon has added it again.

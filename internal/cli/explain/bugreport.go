@@ -56,6 +56,12 @@ func NewBugreport(a *command.App) *cobra.Command {
 	return c
 }
 
+// writtenReport is the archive of a bug report.
+type writtenReport struct {
+	File  string    `json:"file"`
+	Files []written `json:"files"`
+}
+
 // written is a file of a bug report.
 type written struct {
 	Name  string `json:"name"`
@@ -137,10 +143,7 @@ func (b *bugreport) contents() []byte {
 // print prints the parts of the archive.
 func (b *bugreport) print(name string) error {
 	if b.Output == "json" {
-		return b.JSON(struct {
-			File  string    `json:"file"`
-			Files []written `json:"files"`
-		}{name, b.files})
+		return b.JSON(writtenReport{name, b.files})
 	}
 	rows := [][]string{{"FILE", "BYTES", "CONTENT"}}
 	for _, f := range b.files {

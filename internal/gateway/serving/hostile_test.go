@@ -27,7 +27,7 @@ func try(what string, err error) {
 	}
 }
 
-// unconfined begins the TMPDIR of a process that cannot give up its privileges, for errUnconfined.
+// unconfined is the TMPDIR of a process that cannot give up its privileges, for errUnconfined.
 const unconfined = "unconfined:"
 
 var errUnconfined = errors.New("operation not supported")
@@ -47,10 +47,10 @@ func mainOrHostile() int {
 	if dir, ok := os.LookupEnv(sameUser); ok {
 		return hostileSameUser(dir)
 	}
-	dir, ok := strings.CutPrefix(os.Getenv("TMPDIR"), hostile)
-	if strings.HasPrefix(os.Getenv("TMPDIR"), unconfined) {
+	if os.Getenv("TMPDIR") == unconfined {
 		return serve(errUnconfined)
 	}
+	dir, ok := strings.CutPrefix(os.Getenv("TMPDIR"), hostile)
 	if !ok {
 		return Main()
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -122,9 +123,9 @@ type Docker struct {
 
 // Complete sets the mode of the provider swarm, and checks the scope of labels; see Providers.Complete.
 func (d *Docker) Complete(provider string) (on bool, remarks []Remark) {
-	if s := d.LabelScope; s != "" && s != LabelScopeEngine && s != LabelScopeProject {
-		remarks = append(remarks, Remark{"labelScope", fmt.Sprintf("value %q: want %s or %s", s, LabelScopeEngine,
-			LabelScopeProject), true})
+	if s := d.LabelScope; s != "" && !slices.Contains(LabelScopes(), s) {
+		remarks = append(remarks, Remark{"labelScope", fmt.Sprintf("value %q: want %s", s,
+			strings.Join(LabelScopes(), " or ")), true})
 	}
 	switch {
 	case provider == "swarm":
@@ -155,6 +156,9 @@ const (
 	LabelScopeEngine  = "engine"
 	LabelScopeProject = "project"
 )
+
+// LabelScopes returns the values of Docker.LabelScope.
+func LabelScopes() []string { return []string{LabelScopeEngine, LabelScopeProject} }
 
 // File is the provider of routers from files: one file, or the files of a directory.
 type File struct {

@@ -112,7 +112,6 @@ var (
 	logFormats   = []string{"common", "json", "genericCLF"}
 	fieldModes   = []string{"keep", "drop"}
 	headerModes  = []string{"keep", "drop", "redact"}
-	labelScopes  = []string{gateway.LabelScopeEngine, gateway.LabelScopeProject}
 )
 
 // Words returns the values of the settings that have one of some words, by the Go type that has
@@ -120,7 +119,7 @@ var (
 func Words() map[string][]string {
 	return map[string][]string{"coreSettings.defaultRuleSyntax": ruleSyntaxes, "accessLogSettings.format": logFormats,
 		"LogFields.defaultMode": fieldModes, "LogHeaders.defaultMode": headerModes, "LogQuery.defaultMode": fieldModes,
-		"Docker.labelScope": labelScopes}
+		"Docker.labelScope": gateway.LabelScopes()}
 }
 
 // logs sets the access log, and the log of the gateway itself.

@@ -23,22 +23,30 @@ func (h *Handle) Datapath() (*ebpf.Datapath, error) {
 	if h.ebpfState != nil {
 		return h.ebpfState, nil
 	}
-	opt, err := loadOptions(h)
-	if err != nil {
-		return nil, err
-	}
-	unlock, err := h.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if h.ebpfState, err = h.wake(opt); err == nil && h.ebpfState == nil {
-		h.ebpfState, err = load(h, ebpf.Load, opt)
-	}
+	err := loading(h, func(opt ebpf.Options) (err error) {
+		if h.ebpfState, err = h.wake(opt); err == nil && h.ebpfState == nil {
+			h.ebpfState, err = load(h, ebpf.Load, opt)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	return h.ebpfState, h.describeHost(h.ebpfState)
+}
+
+// loading calls f with the options of a data path for the host. No other process loads one meanwhile.
+func loading(h *Handle, f func(ebpf.Options) error) error {
+	opt, err := loadOptions(h)
+	if err != nil {
+		return err
+	}
+	unlock, err := h.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return f(opt)
 }
 
 // loadOptions returns the options of a data path for the host. It deletes the pins of hosts that are gone.

@@ -31,16 +31,10 @@ func rested(h *Handle) (*ebpf.Datapath, error) {
 	if h.resting != nil {
 		return h.resting, nil
 	}
-	opt, err := loadOptions(h)
-	if err != nil {
-		return nil, err
-	}
-	unlock, err := h.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	h.resting, err = load(h, ebpf.LoadUnpinned, opt)
+	err := loading(h, func(opt ebpf.Options) (err error) {
+		h.resting, err = load(h, ebpf.LoadUnpinned, opt)
+		return err
+	})
 	return h.resting, err
 }
 

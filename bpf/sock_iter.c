@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* fl_sock_iter iterates over the sockets with dialled addresses when user space reads
- * it. It selects sockets that are connected to an endpoint to which the dialled address
- * is no longer translated. For each it writes the request that closes it (SOCK_DESTROY
- * of sock_diag(7)). Unlike the list of sock_diag, it also finds UDP sockets.
+/* fl_tcp_iter and fl_udp_iter iterate over the host's sockets when user space reads them.
+ * They select sockets that are connected to an endpoint to which the dialled address is
+ * no longer translated. For each they write the request that closes it (SOCK_DESTROY of
+ * sock_diag(7)). The list of sock_diag lacks the dialled addresses. An iterator over the
+ * map with these addresses would visit fewer sockets, but some kernels refuse iterators
+ * over maps.
  */
 #include "include/local.h"
 
 #include <linux/inet_diag.h>
 #include <bpf/bpf_core_read.h>
 
-/* The fields of the kernel's sockets that the program reads via BTF. */
+/* The fields of the kernel's sockets that the programs read via BTF. */
 struct sock_common {
 	__be32 skc_daddr, skc_rcv_saddr;
 	__be16 skc_dport;
@@ -20,29 +22,29 @@ struct sock_common {
 	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
 } __attribute__((preserve_access_index));
 
-struct sock {
-	struct sock_common __sk_common;
-	__u16 sk_protocol;
-} __attribute__((preserve_access_index));
+struct udp_sock;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
 } __attribute__((preserve_access_index));
 
-struct bpf_iter__bpf_sk_storage_map {
+struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
-	struct sock *sk;
-	void *value;
+	struct sock_common *sk_common;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__udp {
+	struct bpf_iter_meta *meta;
+	struct udp_sock *udp_sk; /* begins with a struct sock_common */
 } __attribute__((preserve_access_index));
 
 /* read_socket identifies the socket in the request. */
-inline_always void read_socket(struct inet_diag_req_v2 *r, struct sock *sk)
+inline_always void read_socket(struct inet_diag_req_v2 *r, struct sock_common *c, __u32 protocol)
 {
-	struct sock_common *c = &sk->__sk_common;
-	__u64 cookie = bpf_get_socket_cookie(sk);
+	__u64 cookie = bpf_get_socket_cookie(c);
 
 	r->sdiag_family = c->skc_family;
-	r->sdiag_protocol = sk->sk_protocol;
+	r->sdiag_protocol = protocol;
 	r->idiag_states = ~0;
 	r->id.idiag_sport = bpf_htons(c->skc_num);
 	r->id.idiag_dport = c->skc_dport;
@@ -59,7 +61,7 @@ inline_always void read_socket(struct inet_diag_req_v2 *r, struct sock *sk)
 }
 
 /* is_stale_socket reports whether the translation that connected the socket to its peer
- * no longer exists. An iterator's arguments can be indexed only in a global function.
+ * no longer exists.
  */
 global_func int is_stale_socket(const struct dialled *d, const struct dialled_slot *peer, __u32 udp)
 {
@@ -78,33 +80,43 @@ global_func int is_stale_socket(const struct dialled *d, const struct dialled_sl
 	return !l || (l->flags & MAPPING_GRANT) || !same(&l->to, &s->to) || endpoint_port_of(l, port) != s->to_port;
 }
 
-/* is_connected reports whether the socket has a peer and is not closed. A closed UDP
- * socket stays in the map for some time, without a port.
- */
-inline_always int is_connected(struct sock *sk)
+/* is_connected reports whether the socket has a peer and is not closed. */
+inline_always int is_connected(struct sock_common *c)
 {
-	struct sock_common *c = &sk->__sk_common;
-
 	return c->skc_state != BPF_TCP_CLOSE && c->skc_num && c->skc_dport;
 }
 
-SEC("iter/bpf_sk_storage_map")
-int fl_sock_iter(struct bpf_iter__bpf_sk_storage_map *ctx)
+/* list_if_stale writes the request that closes the socket if its translation is stale. */
+inline_always int list_if_stale(struct seq_file *list, struct sock_common *c, __u32 protocol)
 {
 	struct inet_diag_req_v2 end = {};
 	struct dialled_slot peer = {};
-	struct dialled *d = ctx->value;
-	struct sock *sk = ctx->sk;
+	struct dialled *d;
 
-	if (!sk || !d || !is_connected(sk))
+	if (!c || !is_connected(c))
 		return 0;
-	read_socket(&end, sk);
+	d = bpf_sk_storage_get(&fl_dialled, c, 0, 0);
+	if (!d)
+		return 0;
+	read_socket(&end, c, protocol);
 	peer.to_port = end.id.idiag_dport;
 	if (end.sdiag_family == AF_INET)
 		map_v4(&peer.to, end.id.idiag_dst[0]);
 	else
 		copy_words(&peer.to, end.id.idiag_dst);
-	if (is_stale_socket(d, &peer, end.sdiag_protocol == IPPROTO_UDP))
-		bpf_seq_write(ctx->meta->seq, &end, sizeof(end));
+	if (is_stale_socket(d, &peer, protocol == IPPROTO_UDP))
+		bpf_seq_write(list, &end, sizeof(end));
 	return 0;
+}
+
+SEC("iter/tcp")
+int fl_tcp_iter(struct bpf_iter__tcp *ctx)
+{
+	return list_if_stale(ctx->meta->seq, ctx->sk_common, IPPROTO_TCP);
+}
+
+SEC("iter/udp")
+int fl_udp_iter(struct bpf_iter__udp *ctx)
+{
+	return list_if_stale(ctx->meta->seq, (struct sock_common *)ctx->udp_sk, IPPROTO_UDP);
 }

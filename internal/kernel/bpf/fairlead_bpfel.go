@@ -274,7 +274,8 @@ const (
 	FairleadProgFlSandbox     = "fl_sandbox"
 	FairleadProgFlSendmsg4    = "fl_sendmsg4"
 	FairleadProgFlSendmsg6    = "fl_sendmsg6"
-	FairleadProgFlSockIter    = "fl_sock_iter"
+	FairleadProgFlTcpIter     = "fl_tcp_iter"
+	FairleadProgFlUdpIter     = "fl_udp_iter"
 	FairleadProgFlUplink      = "fl_uplink"
 	FairleadProgFlWlBind4     = "fl_wl_bind4"
 	FairleadProgFlWlBind6     = "fl_wl_bind6"
@@ -356,7 +357,8 @@ type FairleadProgramSpecs struct {
 	FlSandbox     *ebpf.ProgramSpec `ebpf:"fl_sandbox"`
 	FlSendmsg4    *ebpf.ProgramSpec `ebpf:"fl_sendmsg4"`
 	FlSendmsg6    *ebpf.ProgramSpec `ebpf:"fl_sendmsg6"`
-	FlSockIter    *ebpf.ProgramSpec `ebpf:"fl_sock_iter"`
+	FlTcpIter     *ebpf.ProgramSpec `ebpf:"fl_tcp_iter"`
+	FlUdpIter     *ebpf.ProgramSpec `ebpf:"fl_udp_iter"`
 	FlUplink      *ebpf.ProgramSpec `ebpf:"fl_uplink"`
 	FlWlBind4     *ebpf.ProgramSpec `ebpf:"fl_wl_bind4"`
 	FlWlBind6     *ebpf.ProgramSpec `ebpf:"fl_wl_bind6"`
@@ -564,7 +566,8 @@ type FairleadPrograms struct {
 	FlSandbox     *ebpf.Program `ebpf:"fl_sandbox"`
 	FlSendmsg4    *ebpf.Program `ebpf:"fl_sendmsg4"`
 	FlSendmsg6    *ebpf.Program `ebpf:"fl_sendmsg6"`
-	FlSockIter    *ebpf.Program `ebpf:"fl_sock_iter"`
+	FlTcpIter     *ebpf.Program `ebpf:"fl_tcp_iter"`
+	FlUdpIter     *ebpf.Program `ebpf:"fl_udp_iter"`
 	FlUplink      *ebpf.Program `ebpf:"fl_uplink"`
 	FlWlBind4     *ebpf.Program `ebpf:"fl_wl_bind4"`
 	FlWlBind6     *ebpf.Program `ebpf:"fl_wl_bind6"`
@@ -598,7 +601,8 @@ func (p *FairleadPrograms) Close() error {
 		p.FlSandbox,
 		p.FlSendmsg4,
 		p.FlSendmsg6,
-		p.FlSockIter,
+		p.FlTcpIter,
+		p.FlUdpIter,
 		p.FlUplink,
 		p.FlWlBind4,
 		p.FlWlBind6,

@@ -15,22 +15,33 @@ const listBuffer = 1 << 15
 
 // Incomplete lists the sockets of the host's processes that are connected to an endpoint
 // to which the dialled address is no longer translated. Each is a struct
-// inet_diag_req_v2, which identifies it to sock_diag. If there are hundreds, one can be
-// missing: the kernel lists them in parts and finds the start of each part by counting.
-// It skips a socket if an earlier one was closed meanwhile.
+// inet_diag_req_v2, which identifies it to sock_diag. The host is the calling thread's
+// network namespace. If there are hundreds, one can be missing: the kernel lists them in
+// parts and finds the start of each part by counting. It skips a socket if an earlier one
+// was closed meanwhile.
 func (p *Datapath) Incomplete() ([]byte, error) {
-	prog, err := p.program(bpf.FairleadProgFlSockIter)
+	tcp, err := p.list(bpf.FairleadProgFlTcpIter)
 	if err != nil {
 		return nil, err
 	}
-	it, err := link.AttachIter(link.IterOptions{Program: prog, Map: p.maps[bpf.FairleadMapFlDialled]})
+	udp, err := p.list(bpf.FairleadProgFlUdpIter)
+	return append(tcp, udp...), err
+}
+
+// list returns what the iterator writes.
+func (p *Datapath) list(iterator string) ([]byte, error) {
+	prog, err := p.program(iterator)
 	if err != nil {
-		return nil, fmt.Errorf("attach eBPF iterator: %w", err)
+		return nil, err
+	}
+	it, err := link.AttachIter(link.IterOptions{Program: prog})
+	if err != nil {
+		return nil, fmt.Errorf("attach eBPF iterator %s: %w", iterator, err)
 	}
 	defer it.Close()
 	list, err := it.Open()
 	if err != nil {
-		return nil, fmt.Errorf("open eBPF iterator: %w", err)
+		return nil, fmt.Errorf("open eBPF iterator %s: %w", iterator, err)
 	}
 	defer list.Close()
 	return io.ReadAll(bufio.NewReaderSize(list, listBuffer))

@@ -300,9 +300,9 @@ inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
  * for packets that the kernel must handle: other protocols, VLAN tags, truncated
  * headers, and IPv6 extension headers except the fragment header.
  */
-inline_always int read_packet(struct __sk_buff *skb, struct packet *p)
+global_func int read_packet(struct __sk_buff *skb, struct packet *p)
 {
-	if (skb->vlan_present)
+	if (!p || skb->vlan_present)
 		return -1;
 	if (skb->protocol == bpf_htons(ETH_P_IP))
 		return read_v4(skb, p);
@@ -499,17 +499,30 @@ inline_always int store_ports(struct __sk_buff *skb, const struct packet *p, con
 	return 0;
 }
 
-/* rewrite writes other addresses and ports into the packet. Returns 0 on success. */
-inline_always int rewrite(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
+/* write_ends writes other addresses and ports into the packet and returns 0 on success.
+ * ports is the source port and, in the upper half, the destination port.
+ */
+global_func int write_ends(struct __sk_buff *skb, const struct packet *p, const struct address *src,
+			   const struct address *dst, __u32 ports)
 {
-	if (p->kind == PACKET_L4 && (update_checksum(skb, p, to) || store_ports(skb, p, to)))
+	const struct ends to = { .src = src, .dst = dst, .sport = ports, .dport = ports >> 16 };
+
+	if (!p || !src || !dst)
+		return -1;
+	if (p->kind == PACKET_L4 && (update_checksum(skb, p, &to) || store_ports(skb, p, &to)))
 		return -1;
 	/* A later fragment has no transport checksum that compensates changed IPv6
 	 * addresses in the network card's sum, so that sum is updated. Without a card's
 	 * sum the call fails, which is harmless.
 	 */
 	if (p->v6 && p->kind == PACKET_FRAGMENT)
-		bpf_csum_update(skb, bpf_csum_diff((__be32 *)&p->src, 16, (__be32 *)to->src, 16,
-						   bpf_csum_diff((__be32 *)&p->dst, 16, (__be32 *)to->dst, 16, 0)));
-	return p->v6 ? store_v6(skb, to) : store_v4(skb, p, to);
+		bpf_csum_update(skb, bpf_csum_diff((__be32 *)&p->src, 16, (__be32 *)to.src, 16,
+						   bpf_csum_diff((__be32 *)&p->dst, 16, (__be32 *)to.dst, 16, 0)));
+	return p->v6 ? store_v6(skb, &to) : store_v4(skb, p, &to);
+}
+
+/* rewrite writes other addresses and ports into the packet. Returns 0 on success. */
+inline_always int rewrite(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
+{
+	return write_ends(skb, p, to->src, to->dst, to->sport | (__u32)to->dport << 16);
 }

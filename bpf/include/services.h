@@ -286,10 +286,12 @@ global_func __u64 score_of(const struct frontend *f, __u32 i)
 }
 
 /* least_loaded returns the real server of the ring with the lowest score. */
-static __noinline __u32 least_loaded(const struct frontend *f)
+global_func __u32 least_loaded(const struct frontend *f)
 {
 	__u64 least = ~0ULL, score;
 
+	if (!f)
+		return 0;
 	for (__u32 i = 0; i < MAX_LOADED && i < f->buckets; i++) {
 		score = score_of(f, i);
 		if (score < least)

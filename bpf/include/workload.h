@@ -88,6 +88,14 @@ static __noinline __u64 workload_cgroup(void)
 	return 0;
 }
 
+/* is_outside returns 0 if the port is one of first to last. It has no branches, because
+ * the verifier follows each of them for each grant.
+ */
+inline_always __u32 is_outside(__u32 port, __u32 first, __u32 last)
+{
+	return (port - first) >> 31 | (last - port) >> 31;
+}
+
 /* grant_index returns the index of the grant for a container port (host byte order),
  * MAX_GRANTS if there is none.
  */
@@ -98,7 +106,7 @@ global_func __u32 grant_index(const struct workload *w, __u32 class, __u32 port)
 	for (__u32 i = 0; i < MAX_GRANTS && i < w->count; i++) {
 		const struct grant *g = &w->grants[i];
 
-		if (g->class == class && port >= g->container_first && port <= g->container_last)
+		if (!((g->class ^ class) | is_outside(port, g->container_first, g->container_last)))
 			return i;
 	}
 	return MAX_GRANTS;
@@ -131,7 +139,7 @@ global_func __u32 host_port_grant_index(const struct workload *w, __u32 class, _
 	for (__u32 i = 0; i < MAX_GRANTS && i < w->count; i++) {
 		const struct grant *g = &w->grants[i];
 
-		if (g->class == class && port >= g->host_first && port - g->host_first <= g->container_last - g->container_first)
+		if (!((g->class ^ class) | is_outside(port, g->host_first, g->host_first + (g->container_last - g->container_first))))
 			return i;
 	}
 	return MAX_GRANTS;

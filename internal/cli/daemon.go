@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/process"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,6 +35,7 @@ func newDaemon(a *command.App) *cobra.Command {
 			"Networks, services and kept attachments survive a reboot in the directory --state-dir.",
 		Example: "  fairlead daemon\n" +
 			"  fairlead daemon --metrics unix:/run/fairlead/metrics.sock\n" +
+			"  fairlead daemon --dashboard unix:/run/fairlead/dashboard.sock\n" +
 			"  fairlead daemon --teardown    # remove everything from the host when stopped",
 		Args: command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -41,6 +43,9 @@ func newDaemon(a *command.App) *cobra.Command {
 				return command.Usage(errors.New("root is needed to change the host's network: run as root, e.g. with sudo"))
 			}
 			if err := metrics.Check(opt.Metrics, opt.MetricsGroup); err != nil {
+				return command.Usage(err)
+			}
+			if err := opt.Dashboard.Check(); err != nil {
 				return command.Usage(err)
 			}
 			var err error
@@ -94,6 +99,7 @@ func newDaemon(a *command.App) *cobra.Command {
 	f.StringVar(&opt.MetricsGroup, "metrics-group", "",
 		"group that may read the unix socket of --metrics, in addition "+
 			"to root;\nthe group needs access to the socket's directory (/run/fairlead is for root only)")
+	dashboardFlags(f, &opt.Dashboard)
 	f.StringVar(&xdp, "xdp", string(datapath.XDPAuto),
 		"uplinks that forward packets of direct and tunnel services in XDP:\n"+
 			"auto (physical network cards), always (all whose driver supports it), or never")
@@ -109,6 +115,22 @@ func newDaemon(a *command.App) *cobra.Command {
 	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor on which to report that the daemon is ready")
 	_ = f.MarkHidden("ready-fd") // fails only for an unknown flag
 	return c
+}
+
+// dashboardFlags adds the flags of the dashboard.
+func dashboardFlags(f *pflag.FlagSet, d *process.Dashboard) {
+	f.StringVar(&d.Address, "dashboard", "", "where to serve the dashboard: unix:PATH, or an address and port for TLS 1.3\n"+
+		"such as 192.0.2.1:9443 (default: nowhere)")
+	f.StringVar(&d.Group, "dashboard-group", "", "group that may use the unix socket of --dashboard, in addition to "+
+		"root;\nthe group needs access to the socket's directory")
+	f.StringVar(&d.Certificate, "dashboard-cert", "", "`file` with the certificate of this host for --dashboard, in "+
+		"PEM;\nbrowsers must use a name or address that it contains")
+	f.StringVar(&d.Key, "dashboard-key", "", "`file` with the private key of --dashboard-cert, in PEM")
+	f.StringVar(&d.ClientCA, "dashboard-client-ca", "", "`file` with the authorities whose clients may look, in PEM")
+	f.StringVar(&d.Tokens, "dashboard-tokens", "", "`file` with the hashes of tokens that may look "+
+		"(fairlead dashboard --add-token);\nwith --dashboard-client-ca, clients need a certificate and a token")
+	f.BoolVar(&d.Actions, "dashboard-actions", false, "add buttons to the dashboard that drain and enable real servers "+
+		"and move\naddresses")
 }
 
 // The values of --source-check.

@@ -137,7 +137,8 @@ func newRoot(a *command.App) *cobra.Command {
 	addGroup(root, groupBalance, "Balance:", balance.NewService(a), balance.NewGateway(a))
 	addGroup(root, groupCluster, "Make several hosts one:", cluster.New(a))
 	addGroup(root, groupExplain, "Explain and diagnose:", explain.NewPorts(a), explain.NewExplain(a),
-		explain.NewDoctor(a), explain.NewStats(a), explain.NewEvents(a), explain.NewBugreport(a))
+		explain.NewDoctor(a), explain.NewStats(a), explain.NewEvents(a), explain.NewDashboard(a),
+		explain.NewBugreport(a))
 	addGroup(root, groupDeclare, "Declare in files:", declare.NewPlan(a), declare.NewApply(a), declare.NewGet(a),
 		declare.NewEdit(a), declare.NewDestroy(a), declare.NewSchema(a))
 	addGroup(root, groupDaemon, "Run the daemon:", newDaemon(a), newRestore(a), newUninstall(a))

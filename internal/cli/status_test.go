@@ -187,7 +187,7 @@ var texts = []string{"completion bash", "completion fish", "completion powershel
 // statuses are the commands by their exit statuses without a daemon, without root, on an
 // empty host and on a full one.
 var statuses = map[string][]string{
-	"2 2 2 2": {"apply", "daemon", "destroy", "gateway traefik", "lab agent", "lab run", "plan", "run"},
+	"2 2 2 2": {"apply", "daemon", "dashboard", "destroy", "gateway traefik", "lab agent", "lab run", "plan", "run"},
 	"1 2 0 0": {"attach", "cluster accept", "cluster address add", "cluster address claim",
 		"cluster address ls", "cluster address move", "cluster address rm", "cluster bgp add",
 		"cluster bgp ls", "cluster bgp rm", "cluster drain", "cluster etcd", "cluster init", "cluster join",

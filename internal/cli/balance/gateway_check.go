@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/frontend/file"
 	"fairlead/internal/process/hosted"
 	"fairlead/internal/process/standalone"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -75,7 +76,7 @@ func checkDeclared(paths []string, url, method string) (result standalone.Checke
 func printCheck(a *command.App, result standalone.Checked) error {
 	rows := [][]string{{"KIND", "NAME", "STATE", "REASON"}}
 	for _, s := range result.Objects {
-		rows = append(rows, []string{s.Kind, s.Name, string(s.State), command.OrDash(strings.Join(s.Reasons, "; "))})
+		rows = append(rows, []string{s.Kind, s.Name, string(s.State), wording.OrDash(strings.Join(s.Reasons, "; "))})
 	}
 	if err := a.Out.Table(rows); err != nil || result.Answer == nil {
 		return err
@@ -83,8 +84,8 @@ func printCheck(a *command.App, result standalone.Checked) error {
 	if err := a.Out.Lines(""); err != nil {
 		return err
 	}
-	if err := a.Out.Table(command.AnswerRows(*result.Answer)); err != nil {
+	if err := a.Out.Table(wording.AnswerRows(*result.Answer)); err != nil {
 		return err
 	}
-	return a.Out.Lines(command.AnswerLines(*result.Answer)...)
+	return a.Out.Lines(wording.AnswerLines(*result.Answer)...)
 }

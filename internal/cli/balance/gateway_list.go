@@ -4,12 +4,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"fairlead/internal/cli/command"
 	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/view"
-	gatewaymodel "fairlead/internal/model/gateway"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -42,23 +41,10 @@ func newGatewayRouters(a *command.App) *cobra.Command {
 		func(d view.RawData) (any, [][]string) {
 			lists := routerLists{d.Routers, d.TCPRouters, d.UDPRouters}
 			rows := [][]string{{"PROTOCOL", "NAME", "ENTRY POINTS", "RULE", "SERVICE", "STATE", "REASON"}}
-			rows = routerRows(rows, "http", lists.Routers)
-			rows = routerRows(rows, "tcp", lists.TCPRouters)
-			return lists, routerRows(rows, "udp", lists.UDPRouters)
+			rows = wording.RouterRows(rows, "http", lists.Routers)
+			rows = wording.RouterRows(rows, "tcp", lists.TCPRouters)
+			return lists, wording.RouterRows(rows, "udp", lists.UDPRouters)
 		})
-}
-
-func routerRows(rows [][]string, protocol string, all map[string]view.Router) [][]string {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		r := all[name]
-		entries := r.EntryPoints
-		if len(entries) == 0 {
-			entries = r.Using
-		}
-		rows = append(rows, []string{protocol, name, command.OrDash(strings.Join(entries, ",")),
-			command.OrDash(r.Rule), command.OrDash(r.Service), r.Status, command.OrDash(strings.Join(r.Errors, "; "))})
-	}
-	return rows
 }
 
 func newGatewayServices(a *command.App) *cobra.Command {
@@ -66,28 +52,10 @@ func newGatewayServices(a *command.App) *cobra.Command {
 		func(d view.RawData) (any, [][]string) {
 			lists := serviceLists{d.Services, d.TCPServices, d.UDPServices}
 			rows := [][]string{{"PROTOCOL", "NAME", "TYPE", "SERVERS", "STATE", "REASON"}}
-			rows = serviceRows(rows, "http", lists.Services)
-			rows = serviceRows(rows, "tcp", lists.TCPServices)
-			return lists, serviceRows(rows, "udp", lists.UDPServices)
+			rows = wording.GatewayServiceRows(rows, "http", lists.Services)
+			rows = wording.GatewayServiceRows(rows, "tcp", lists.TCPServices)
+			return lists, wording.GatewayServiceRows(rows, "udp", lists.UDPServices)
 		})
-}
-
-func serviceRows(rows [][]string, protocol string, all map[string]view.Service) [][]string {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		s := all[name]
-		var servers []string
-		for at, state := range s.ServerStatus {
-			text := at + " " + strings.ToLower(state)
-			if last, failed := s.LastFailures[at]; failed {
-				text += " (" + last.Since(time.Now()) + ")"
-			}
-			servers = append(servers, text)
-		}
-		slices.Sort(servers)
-		rows = append(rows, []string{protocol, name, command.OrDash(s.Type),
-			command.OrDash(strings.Join(servers, ", ")), s.Status, command.OrDash(strings.Join(s.Errors, "; "))})
-	}
-	return rows
 }
 
 func newGatewayMiddlewares(a *command.App) *cobra.Command {
@@ -95,18 +63,9 @@ func newGatewayMiddlewares(a *command.App) *cobra.Command {
 		func(d view.RawData) (any, [][]string) {
 			lists := middlewareLists{d.Middlewares, d.TCPMiddlewares}
 			rows := [][]string{{"PROTOCOL", "NAME", "TYPE", "USED BY", "STATE", "REASON"}}
-			rows = middlewareRows(rows, "http", lists.Middlewares)
-			return lists, middlewareRows(rows, "tcp", lists.TCPMiddlewares)
+			rows = wording.MiddlewareRows(rows, "http", lists.Middlewares)
+			return lists, wording.MiddlewareRows(rows, "tcp", lists.TCPMiddlewares)
 		})
-}
-
-func middlewareRows(rows [][]string, protocol string, all map[string]view.Middleware) [][]string {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		m := all[name]
-		rows = append(rows, []string{protocol, name, command.OrDash(m.Type),
-			command.OrDash(strings.Join(m.UsedBy, ", ")), m.Status, command.OrDash(strings.Join(m.Errors, "; "))})
-	}
-	return rows
 }
 
 func newGatewayCertificates(a *command.App) *cobra.Command {
@@ -114,27 +73,10 @@ func newGatewayCertificates(a *command.App) *cobra.Command {
 		func(d view.RawData) (any, [][]string) {
 			rows := [][]string{{"NAMES", "ISSUER", "VALID UNTIL", "USE", "RESOLVER", "STATE", "NEXT ATTEMPT", "REASON"}}
 			for _, c := range d.Certificates {
-				use := "for these names"
-				if c.Default {
-					use = "for names that no other has"
-				}
-				from := gatewaymodel.CertificateState{}
-				if c.ACME != nil {
-					from = *c.ACME
-				}
-				rows = append(rows, []string{command.OrDash(strings.Join(c.Names, ",")), command.OrDash(c.Issuer),
-					timeOrDash(c.NotAfter), use, command.OrDash(from.Resolver), command.OrDash(from.State),
-					timeOrDash(from.Next), command.OrDash(from.Reason)})
+				rows = append(rows, wording.CertificateRow(c))
 			}
 			return certificateList{d.Certificates}, rows
 		})
-}
-
-func timeOrDash(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(time.DateTime)
 }
 
 // gatewayList returns a command that shows objects that the gateway's API lists. show returns

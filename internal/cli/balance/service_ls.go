@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/internal/syntax"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -100,9 +101,9 @@ func printServices(r *command.Remote, all []api.ServiceView) error {
 	heads := [][]string{{"NAME", "PROT", "LOCAL ADDRESS:PORT", "SCHEDULER", "PLANE", "STATE"}}
 	reals := [][]string{{"  -> REMOTE ADDRESS:PORT", "FORWARD", "WEIGHT", "ACTIVE", "STATE", "SINCE", "CAUSE"}}
 	for _, v := range all {
-		heads = append(heads, serviceRow(v))
+		heads = append(heads, wording.ServiceRow(v))
 		for _, s := range v.Servers {
-			reals = append(reals, realRow(v, s))
+			reals = append(reals, wording.RealRow(v, s))
 		}
 	}
 	headLines, realLines := columns(heads), columns(reals)
@@ -114,111 +115,6 @@ func printServices(r *command.Remote, all []api.ServiceView) error {
 		at += len(v.Servers)
 	}
 	return r.Out.Lines(lines...)
-}
-
-func serviceRow(v api.ServiceView) []string {
-	scheduler, plane := string(v.Scheduler), string(v.PlaneInUse)
-	if scheduler == "" {
-		scheduler = string(model.DefaultScheduler)
-	}
-	switch {
-	case v.Forward == model.ForwardLocal:
-		scheduler, plane = "-", string(v.Forward)
-	case v.NoIngress:
-		scheduler, plane = "-", ""
-	}
-	state := string(v.Status)
-	if v.Problem != "" {
-		state += ": " + v.Problem
-	}
-	return []string{v.Name, strings.ToUpper(string(v.Proto)), localText(v.VirtualService), scheduler,
-		command.OrDash(plane), state}
-}
-
-// localText writes the addresses and ports of a service: 192.0.2.10:80,443.
-func localText(v model.VirtualService) string {
-	var ports, all []string
-	for _, p := range v.Ports {
-		ports = append(ports, p.String())
-	}
-	for _, a := range v.Addresses {
-		host := a.String()
-		if a.Is6() {
-			host = "[" + host + "]"
-		}
-		all = append(all, host+":"+strings.Join(ports, ","))
-	}
-	return strings.Join(all, " ")
-}
-
-// realText writes the address and port of a real server.
-func realText(s api.RealView) string {
-	return model.RealServer{Address: s.Address, Port: s.Port}.String()
-}
-
-func realRow(v api.ServiceView, s api.RealView) []string {
-	forward := string(v.Forward)
-	if forward == "" {
-		forward = string(model.ForwardNAT)
-	}
-	if v.Tunnel != (model.Tunnel{}) {
-		forward += " " + v.Tunnel.String()
-	}
-	weight := fmt.Sprint(s.Weight)
-	if s.Share < 100 && s.Weight > 0 {
-		weight += fmt.Sprintf(" (%d%%)", s.Share)
-	}
-	cause := s.Cause
-	if s.State == api.RealDraining && !s.Deadline.IsZero() {
-		cause += fmt.Sprintf(", until %s", s.Deadline.Local().Format(time.TimeOnly))
-	}
-	if !s.Until.IsZero() {
-		cause += fmt.Sprintf(", at %s", s.Until.Local().Format(time.TimeOnly))
-	}
-	cause = strings.TrimPrefix(cause+elsewhere(s), "; ")
-	name := "  -> " + realText(s)
-	if s.Endpoint != "" {
-		name += " (" + s.Endpoint + ")"
-	}
-	return []string{name, forward, weight, command.Number(s.Flows), string(s.State), age(s.Since),
-		command.OrDash(cause)}
-}
-
-// elsewhere writes which other nodes find a real server in another state, or that none does.
-func elsewhere(s api.RealView) string {
-	differs, text := api.RealDown, "; down on "
-	switch {
-	case s.Removed:
-		return "; all nodes that answer agree"
-	case s.State == api.RealDown:
-		differs, text = api.RealUp, "; up on "
-	}
-	var names []string
-	for _, n := range s.Nodes {
-		if n.State == differs {
-			names = append(names, n.Node)
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return text + strings.Join(names, ", ")
-}
-
-// age writes the time since then in its largest unit: 5s, 3m, 2h or 4d.
-func age(since time.Time) string {
-	d := time.Since(since)
-	switch {
-	case since.IsZero():
-		return "-"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
 // columns aligns rows of the same number of cells.
@@ -315,7 +211,7 @@ func printNodes(r *command.Remote, v api.ServiceView) error {
 			if n.Problem != "" {
 				found = "unknown: " + n.Problem
 			}
-			rows = append(rows, []string{realText(s), n.Node, command.OrDash(found)})
+			rows = append(rows, []string{wording.RealText(s), n.Node, wording.OrDash(found)})
 		}
 	}
 	if len(rows) == 1 {
@@ -329,8 +225,8 @@ func printFindings(r *command.Remote, v api.ServiceView) error {
 	rows := [][]string{{"CHECKED", "AGO", "TOOK", "FOUND"}}
 	for _, s := range v.Servers {
 		if !s.Checked.IsZero() {
-			rows = append(rows, []string{realText(s), age(s.Checked), s.Latency.Round(10 * time.Microsecond).String(),
-				command.OrDash(s.Found)})
+			rows = append(rows, []string{wording.RealText(s), wording.Age(s.Checked), s.Latency.Round(10 * time.Microsecond).String(),
+				wording.OrDash(s.Found)})
 		}
 	}
 	if len(rows) == 1 {

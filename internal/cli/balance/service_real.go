@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -176,7 +177,7 @@ func completeReals(r *command.Remote) cobra.CompletionFunc {
 		}
 		var names []cobra.Completion
 		for _, s := range v.Servers {
-			names = append(names, realText(s))
+			names = append(names, wording.RealText(s))
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -51,7 +52,7 @@ func watchServices(r *command.Remote, ctx context.Context, client *admin.Client,
 			return r.Out.JSONLine(e)
 		}
 		return r.Out.Line("%s  %s  %s  %s", e.Time.Format(time.DateTime), e.Kind, what,
-			command.OrDash(command.About(e)))
+			wording.OrDash(wording.About(e)))
 	})
 	var sig command.Interrupted
 	if errors.As(context.Cause(ctx), &sig) {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/cluster/addresses"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -71,7 +71,7 @@ func newAddressList(a *command.App) *cobra.Command {
 			"renewal, as this host sees it. While etcd does not answer, the holder can keep the address with\n" +
 			"the promises of the other candidates, which are not shown here.",
 		Example: "  fairlead cluster address ls\n  fairlead cluster address ls -o json",
-	}, admin.ListAddresses, func(all admin.ClusterAddresses) [][]string { return addressRows(all.Addresses) })
+	}, admin.ListAddresses, func(all admin.ClusterAddresses) [][]string { return wording.AddressRows(all.Addresses) })
 }
 
 func newAddressMove(a *command.App) *cobra.Command {
@@ -148,47 +148,6 @@ func addressRequest(text string) (r api.ClusterAddressRequest, err error) {
 		return r, command.Usage(fmt.Errorf("address %q: want a virtual address, e.g. 192.0.2.10", text))
 	}
 	return r, nil
-}
-
-// addressRows returns the table of virtual addresses.
-func addressRows(all []api.ClusterAddress) [][]string {
-	rows := [][]string{{"ADDRESS", "HOLDER", "SINCE", "LEASE", "HOLD", "CANDIDATES", "STATE"}}
-	for _, v := range all {
-		since, lease, hold, candidates := "-", "-", "-", "all"
-		if v.Holder != "" {
-			since = v.Since.Local().Format(time.DateTime)
-		}
-		if v.Lease > 0 {
-			lease = v.Lease.Round(time.Millisecond).String()
-		}
-		if v.Hold > 0 {
-			hold = v.Hold.String()
-		}
-		if len(v.Candidates) > 0 {
-			candidates = strings.Join(v.Candidates, " ")
-		}
-		rows = append(rows, []string{v.Address.String(), command.OrDash(v.Holder), since, lease, hold,
-			candidates, addressState(v)})
-	}
-	return rows
-}
-
-func addressState(v api.ClusterAddress) string {
-	switch {
-	case v.Removed:
-		return "being removed"
-	case v.Announce != "":
-		return "announced by " + strings.ToUpper(v.Announce)
-	case v.Target != "":
-		return "moves to " + v.Target
-	case v.Holder == "":
-		return "no holder"
-	case v.Conflict != nil:
-		return "conflict with " + v.Conflict.MAC + " at " + v.Conflict.At.Local().Format(time.DateTime)
-	case v.Lease == 0:
-		return "not renewed for " + v.Renewed.Round(100*time.Millisecond).String()
-	}
-	return "held"
 }
 
 // completeAddresses completes the first argument with the virtual addresses.

@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strconv"
-	"strings"
-	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -56,7 +54,7 @@ func newBGPList(a *command.App) *cobra.Command {
 		Use:     "ls",
 		Short:   "List the routers, and the sessions of this node with them",
 		Example: "  fairlead cluster bgp ls\n  fairlead cluster bgp ls -o json",
-	}, admin.ListBGPSessions, sessionRows)
+	}, admin.ListBGPSessions, func(all admin.ClusterBGPSessions) [][]string { return wording.SessionRows(all.Sessions) })
 }
 
 func newBGPRemove(a *command.App) *cobra.Command {
@@ -79,24 +77,6 @@ func parseRouter(text string) (netip.Addr, error) {
 		return addr, command.Usage(fmt.Errorf("router %q: want the address of a router, e.g. 192.0.2.1", text))
 	}
 	return addr, nil
-}
-
-// sessionRows returns the table of routers.
-func sessionRows(all admin.ClusterBGPSessions) [][]string {
-	rows := [][]string{{"ROUTER", "AS", "LOCAL AS", "NODES", "STATE", "SINCE", "BFD"}}
-	for _, v := range all.Sessions {
-		since, nodes := "-", "all"
-		if !v.Since.IsZero() {
-			since = v.Since.Local().Format(time.DateTime)
-		}
-		if len(v.Nodes) > 0 {
-			nodes = strings.Join(v.Nodes, " ")
-		}
-		rows = append(rows, []string{v.Address.String(), strconv.FormatUint(uint64(v.AS), 10),
-			strconv.FormatUint(uint64(v.LocalAS), 10), nodes, command.OrDash(v.State), since,
-			command.OrDash(v.BFDState)})
-	}
-	return rows
 }
 
 // completeRouters completes the first argument with the routers.

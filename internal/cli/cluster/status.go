@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -33,7 +34,7 @@ func printStatus(r *command.Remote, s api.ClusterStatus) error {
 		if err := r.JSON(s); err != nil {
 			return err
 		}
-		return failure(s)
+		return wording.ClusterFailure(s)
 	}
 	if err := r.Out.Line("cluster %s, node %s", s.Name, s.Node); err != nil {
 		return err
@@ -51,14 +52,14 @@ func printStatus(r *command.Remote, s api.ClusterStatus) error {
 		if n.Answered {
 			behind = fmt.Sprint(n.Behind)
 		}
-		rows = append(rows, []string{n.Name, command.OrDash(strings.Join(addresses, " ")), command.OrDash(n.Version),
-			stateOf(n), since, behind})
+		rows = append(rows, []string{n.Name, wording.OrDash(strings.Join(addresses, " ")), wording.OrDash(n.Version),
+			wording.NodeState(n), since, behind})
 	}
 	if err := r.Out.Table(rows); err != nil {
 		return err
 	}
 	if len(s.Addresses) > 0 {
-		if err := r.Out.Table(addressRows(s.Addresses)); err != nil {
+		if err := r.Out.Table(wording.AddressRows(s.Addresses)); err != nil {
 			return err
 		}
 	}
@@ -68,21 +69,7 @@ func printStatus(r *command.Remote, s api.ClusterStatus) error {
 	if err := printEtcd(r, s.Etcd); err != nil {
 		return err
 	}
-	return failure(s)
-}
-
-func stateOf(n api.ClusterNodeStatus) string {
-	state := "alive"
-	if !n.Alive {
-		state = "not seen"
-	}
-	if n.Drained {
-		state += ", drained"
-	}
-	if n.Frozen != "" {
-		state += ", frozen"
-	}
-	return state
+	return wording.ClusterFailure(s)
 }
 
 // printProblems prints the problems of all nodes, each once, and why others are frozen. failure has why this one is.
@@ -116,53 +103,17 @@ func printEtcd(r *command.Remote, e api.EtcdHealth) error {
 	warned := map[string]bool{}
 	var warnings []string
 	for _, s := range e.Servers {
-		role, state, size := "follower", "ok", "-"
-		switch {
-		case e.Refused != "":
-			state = "refuses changes"
-		case !e.Connected:
-			state = "answers"
-		}
-		if s.Leader {
-			role = "leader"
-		}
-		if s.Size > 0 {
-			size = fmt.Sprintf("%.1f MB", float64(s.Size)/1e6)
-		}
-		if s.Problem != "" {
-			role, state = "-", s.Problem
-		}
 		for _, w := range s.Warnings {
 			if !warned[w] {
 				warnings = append(warnings, w)
 			}
 			warned[w] = true
 		}
-		rows = append(rows, []string{s.Endpoint, command.OrDash(s.Version), role, size, state})
+		rows = append(rows, wording.EtcdRow(e, s))
 	}
 	err := r.Out.Table(rows)
 	for _, w := range warnings {
 		err = errors.Join(err, r.Out.Line("warning: %s", w))
 	}
 	return err
-}
-
-// failure returns an error if the cluster does not work on this host.
-func failure(s api.ClusterStatus) error {
-	switch {
-	case s.Problem != "":
-		return fmt.Errorf("%s", s.Problem)
-	case s.Frozen != "":
-		return fmt.Errorf("this host is frozen: %s", s.Frozen)
-	case s.Etcd.Frozen != "":
-		return fmt.Errorf("this host is frozen: %s: if etcd has the right records, run `fairlead cluster accept`",
-			s.Etcd.Frozen)
-	case s.Etcd.Refused != "":
-		return fmt.Errorf("etcd does not accept changes of this host: the other hosts do not get them until it does, and "+
-			"traffic continues: %s", s.Etcd.Refused)
-	case !s.Etcd.Connected:
-		return fmt.Errorf("etcd does not answer since %s: nothing changes on this host until it does, and traffic "+
-			"continues: %s", s.Etcd.Since.Local().Format(time.DateTime), command.OrDash(s.Etcd.Problem))
-	}
-	return nil
 }

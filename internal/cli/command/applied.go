@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
+	"fairlead/internal/wording"
 )
 
 // MaxFile is the maximum size of a file in bytes: the daemon accepts no larger
@@ -22,7 +23,7 @@ func (r *Remote) PrintApplied(result api.Result) error {
 		line := change.String()
 		for _, v := range result.Attachments {
 			if change.Kind == "attachment" && change.Name == v.Name && v.Status == api.Up {
-				line += fmt.Sprintf("  %s  %s", v.InterfaceName(), OrDash(strings.Join(Addresses(v), " ")))
+				line += fmt.Sprintf("  %s  %s", v.InterfaceName(), wording.OrDash(strings.Join(Addresses(v), " ")))
 			} else if change.Kind == "attachment" && change.Name == v.Name {
 				line += ", waits for " + v.Ref
 			}

@@ -7,13 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/internal/process"
 	"fairlead/internal/store"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -56,7 +56,7 @@ func (r *Remote) Read(ctx context.Context, fn func(*admin.Client) error, offline
 		return Usage(errors.New("root is needed to ask the daemon: run as root, e.g. with sudo"))
 	}
 	err := fn(admin.NewClient(r.Socket))
-	if !Gone(err) {
+	if !admin.Gone(err) {
 		return r.failed(ctx, err)
 	}
 	opt := process.Beside(r.Socket, admin.Socket)
@@ -85,7 +85,7 @@ func (r *Remote) Call(ctx context.Context, fn func(*admin.Client) error) error {
 	}
 	client := admin.NewClient(r.Socket)
 	err := fn(client)
-	if Gone(err) {
+	if admin.Gone(err) {
 		opt := process.Beside(r.Socket, admin.Socket)
 		started, failed := process.Start(ctx, opt)
 		if failed != nil {
@@ -116,13 +116,6 @@ func (r *Remote) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// Gone reports whether no daemon listens, or whether it ended during the call.
-// Every request can be repeated then.
-func Gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
-}
-
 // Print prints the result of a request. It prints line for each attachment of the
 // result, and nothing if line is nil.
 func (r *Remote) Print(result api.Result, line func(api.View) string) error {
@@ -148,7 +141,7 @@ func (r *Remote) Print(result api.Result, line func(api.View) string) error {
 
 // PrintCommands prints the commands of a plan. The plan has quoted their words.
 func (r *Remote) PrintCommands(plan string) error {
-	_, err := io.WriteString(r.Out.Document(), readable(plan))
+	_, err := io.WriteString(r.Out.Document(), wording.Readable(plan))
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/internal/syntax"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -69,12 +70,12 @@ func NewAttach(a *command.App) *cobra.Command {
 
 // attached returns the line for an attachment: name, interface and addresses.
 func attached(v api.View) string {
-	return fmt.Sprintf("%s  %s  %s", v.Name, v.InterfaceName(), command.OrDash(strings.Join(command.Addresses(v), " ")))
+	return fmt.Sprintf("%s  %s  %s", v.Name, v.InterfaceName(), wording.OrDash(strings.Join(command.Addresses(v), " ")))
 }
 
 // published returns the same line with the published ports.
 func published(v api.View) string {
-	return attached(v) + "  " + command.OrDash(strings.Join(publishes(v), " "))
+	return attached(v) + "  " + wording.OrDash(strings.Join(publishes(v), " "))
 }
 
 func (f *attachFlags) flags(c *cobra.Command) {

@@ -18,6 +18,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/syntax"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -77,7 +78,7 @@ func inspectSandbox(r *command.Remote, ctx context.Context, text string) (i insp
 		return i, err
 	}
 	all, err := admin.NewClient(r.Socket).Attachments(ctx)
-	if command.Gone(err) { // most of the output needs no daemon
+	if admin.Gone(err) { // most of the output needs no daemon
 		return i, nil
 	}
 	i.Daemon = true
@@ -128,10 +129,10 @@ func linkRows(i inspection) [][]string {
 		for _, a := range l.Addresses {
 			Addresses = append(Addresses, a.String())
 		}
-		rows = append(rows, []string{l.Name, l.Kind, state, fmt.Sprint(l.MTU), command.OrDash(l.MAC),
-			command.OrDash(strings.Join(Addresses, " ")),
-			command.OrDash(end), command.OrDash(l.Owner), command.Traffic(l.RxBytes, l.RxPackets),
-			command.Traffic(l.TxBytes, l.TxPackets)})
+		rows = append(rows, []string{l.Name, l.Kind, state, fmt.Sprint(l.MTU), wording.OrDash(l.MAC),
+			wording.OrDash(strings.Join(Addresses, " ")),
+			wording.OrDash(end), wording.OrDash(l.Owner), wording.Traffic(l.RxBytes, l.RxPackets),
+			wording.Traffic(l.TxBytes, l.TxPackets)})
 	}
 	return rows
 }
@@ -146,7 +147,7 @@ func routeRows(i inspection) [][]string {
 		if route.Via.IsValid() {
 			via = route.Via.String()
 		}
-		rows = append(rows, []string{to, command.OrDash(via), command.OrDash(route.Link)})
+		rows = append(rows, []string{to, wording.OrDash(via), wording.OrDash(route.Link)})
 	}
 	return rows
 }

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/internal/syntax"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -56,8 +57,8 @@ func printAttachments(r *command.Remote, ctx context.Context, all []api.View) er
 			state += ": " + v.Problem
 		}
 		rows = append(rows, []string{v.Name, names.Network(v.Network), names.Sandbox(v.Attachment), v.InterfaceName(),
-			command.OrDash(strings.Join(command.Addresses(v), " ")),
-			command.OrDash(strings.Join(few(publishes(v)), " ")), state})
+			wording.OrDash(strings.Join(command.Addresses(v), " ")),
+			wording.OrDash(strings.Join(few(publishes(v)), " ")), state})
 	}
 	return r.Tabled(rows)
 }
@@ -96,7 +97,7 @@ func change(r *command.Remote, c *cobra.Command, request api.PublishRequest,
 			return err
 		}
 		return r.Print(result, func(v api.View) string {
-			return fmt.Sprintf("%s  %s", v.Name, command.OrDash(strings.Join(publishes(v), " ")))
+			return fmt.Sprintf("%s  %s", v.Name, wording.OrDash(strings.Join(publishes(v), " ")))
 		})
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/syntax"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -249,8 +250,8 @@ func printNetworks(r *command.Remote, ctx context.Context, all admin.Networks, s
 			}
 		}
 		rows = append(rows, []string{names.Network(n.Name), string(n.Driver),
-			command.OrDash(strings.Join(subnets, " ")), command.OrDash(strings.Join(own, " ")),
-			command.OrDash(n.Parent), command.OrDash(state)})
+			wording.OrDash(strings.Join(subnets, " ")), wording.OrDash(strings.Join(own, " ")),
+			wording.OrDash(n.Parent), wording.OrDash(state)})
 	}
 	return r.Tabled(rows)
 }

@@ -39,7 +39,7 @@ func NewDoctor(a *command.App) *cobra.Command {
 		Example: "  fairlead doctor\n  fairlead doctor -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := gather(r, c.Context())
+			h, err := examiner(r).Host(c.Context())
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -51,7 +52,7 @@ func printEvents(r *command.Remote, all []api.Event) error {
 	rows := [][]string{{"TIME", "EVENT", "OBJECT", "DETAIL"}}
 	for _, e := range all {
 		rows = append(rows, []string{e.Time.Format(time.DateTime), string(e.Kind), e.Object,
-			command.OrDash(command.About(e))})
+			wording.OrDash(wording.About(e))})
 	}
 	return r.Tabled(rows)
 }
@@ -63,7 +64,7 @@ func followEvents(r *command.Remote, ctx context.Context, client *admin.Client) 
 			return r.Out.JSONLine(e)
 		}
 		return r.Out.Line("%s  %s  %s  %s", e.Time.Format(time.DateTime), e.Kind, e.Object,
-			command.OrDash(command.About(e)))
+			wording.OrDash(wording.About(e)))
 	})
 	var sig command.Interrupted
 	if errors.As(context.Cause(ctx), &sig) {

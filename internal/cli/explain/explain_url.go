@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/cli/command"
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/gateway/shown"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -61,10 +62,10 @@ func (x *explainer) explainURL(c *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	if err := x.Out.Table(command.AnswerRows(r.Answer)); err != nil {
+	if err := x.Out.Table(wording.AnswerRows(r.Answer)); err != nil {
 		return err
 	}
-	return x.Out.Lines(command.AnswerLines(r.Answer)...)
+	return x.Out.Lines(wording.AnswerLines(r.Answer)...)
 }
 
 // pathTo explains the flow from a place to the entry point of a request.

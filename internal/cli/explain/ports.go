@@ -5,27 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/daemon/stored"
-	"fairlead/internal/explain/doctor"
-	"fairlead/internal/explain/facts"
-	"fairlead/internal/explain/flow"
-	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/kernel"
-	"fairlead/internal/kernel/rules"
+	"fairlead/internal/frontend/examine"
 	"fairlead/internal/model"
 	"fairlead/internal/process"
-	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -152,120 +144,25 @@ func portFilter(args []string, proto string) (func(ports.Port) bool, error) {
 }
 
 func listPorts(r *command.Remote, ctx context.Context) (portList, error) {
-	h, err := gather(r, ctx)
-	return portList{h.Ports, unpublished(h.Attachments), h.Unseen, h.RulesUnread}, err
+	h, err := examiner(r).Host(ctx)
+	return portList{h.Ports, wording.Unpublished(h.Attachments), h.Unseen, h.RulesUnread}, err
 }
 
-// unpublished returns one text per attachment or port that is not published, with
-// the reason. An attachment with an invalid label has no ports.
-func unpublished(all []api.View) []string {
-	var failed []string
-	for _, v := range all {
-		if v.Status == api.Broken && (len(v.Publishes) > 0 || v.Network == api.HostNetwork) {
-			failed = append(failed, fmt.Sprintf("%s: %s", owner(v), v.Problem))
-		}
-		for _, p := range v.Publishes {
-			if p.Problem != "" {
-				failed = append(failed, fmt.Sprintf("%s: %s", p.Publish, p.Problem))
-			}
-		}
-	}
-	return failed
-}
-
-// gather reads what ports and doctor need. Without a daemon, the attachments are
-// those that the last one has stored.
-func gather(r *command.Remote, ctx context.Context) (h doctor.Host, err error) {
-	host, err := kernel.Open("", kernel.Options{Pins: process.Pins(process.Beside(r.Socket, admin.Socket))})
-	if err != nil {
-		return h, err
-	}
-	defer func() { err = errors.Join(err, host.Close()) }()
-	if h.Facts, err = facts.Gather(ctx, host, sandbox.New()); err != nil {
-		return h, err
-	}
-	asked := askDaemon(r, ctx, &h)
-	if command.Gone(asked) && os.Geteuid() == 0 {
-		var stored error
-		if h.Attachments, stored = storedViews(r); errors.As(stored,
-			new(*store.InUseError)) { // a daemon has started meanwhile
-			asked = askDaemon(r, ctx, &h)
-		}
-		if command.Gone(asked) && stored != nil {
-			h.Unseen = append(h.Unseen, "the stored state: "+stored.Error())
-		}
-	}
-	if h.Daemon = !command.Gone(asked); h.Daemon && asked != nil {
-		h.Unseen = append(h.Unseen, "the daemon's state: "+asked.Error())
-	}
-	if os.Geteuid() != 0 {
-		h.Ports = ports.List(h.Facts, h.Attachments, h.Balanced)
-		return h, nil
-	}
-	return h, listAsked(host, &h)
-}
-
-// listAsked lists the ports, and follows a flow from each place to each port.
-func listAsked(host *kernel.Host, h *doctor.Host) (err error) {
-	balanced := make([]flow.Known, len(h.Balanced))
-	for i, v := range h.Balanced {
-		balanced[i] = known(v)
-	}
-	world, err := hostview.New(host, viewOptions(h.Containers, h.Attachments, balanced))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, world.Close()) }()
-	h.Ports = ports.ListAsked(h.Facts, h.Attachments, h.Balanced,
-		func(f flow.Flow) (flow.Explanation, error) { return flow.Explain(world.Facts(), f) })
-	return nil
-}
-
-// askDaemon asks the daemon for what it knows.
-func askDaemon(r *command.Remote, ctx context.Context, h *doctor.Host) (err error) {
-	client := admin.NewClient(r.Socket)
-	if h.Attachments, err = client.Attachments(ctx); err != nil {
-		return err
-	}
-	networks, err := admin.ListNetworks.Do(ctx, client)
-	if err != nil {
-		return err
-	}
-	h.Unavailable = networks.Unavailable
-	if h.Events, err = client.Events(ctx); err != nil {
-		return err
-	}
-	if h.Balanced, err = client.Services(ctx); err != nil {
-		return err
-	}
-	h.Now = time.Now()
-	status, err := admin.ShowCluster.Do(ctx, client)
-	if err == nil {
-		h.Cluster = &status
-	}
-	if api.CodeOf(err) == api.NotFound { // the host belongs to no cluster
-		return nil
-	}
-	return err
+// examiner returns what reads this host, and asks the daemon of the command.
+func examiner(r *command.Remote) examine.Examiner {
+	opt := process.Beside(r.Socket, admin.Socket)
+	return examine.Examiner{Daemon: admin.NewClient(r.Socket), Pins: process.Pins(opt),
+		Stored: func() ([]api.View, error) { return storedViews(opt) }}
 }
 
 // storedViews returns the attachments that the last daemon has stored, none if it has
 // stored nothing.
-func storedViews(r *command.Remote) ([]api.View, error) {
-	opt := process.Beside(r.Socket, admin.Socket)
+func storedViews(opt process.Options) ([]api.View, error) {
 	w, err := store.ReadDesired(store.Places{State: opt.State, Run: opt.Run})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	return stored.Views(w), err
-}
-
-// owner returns the container of an attachment, or the attachment's name.
-func owner(v api.View) string {
-	if strings.HasPrefix(v.Ref, string(sandbox.Container)+":") {
-		return v.Ref
-	}
-	return v.Name
 }
 
 func printPorts(r *command.Remote, list portList) error {
@@ -274,26 +171,7 @@ func printPorts(r *command.Remote, list portList) error {
 	}
 	rows := [][]string{{"PORT", "ADDRESS", "PROCESS", "CONTAINER", "NETWORK", "MODE", "TO", "REACHED FROM", "FIREWALL"}}
 	for _, p := range list.Ports {
-		process, container := "", p.Sandbox
-		if p.Process != nil {
-			process = fmt.Sprintf("%s (%d)", p.Process.Command, p.Process.PID)
-		}
-		if c := p.Container; c != nil {
-			container = c.Name
-			if c.Name == "" {
-				container = c.ID
-			}
-		}
-		if p.Ended {
-			container += " (ended)"
-		}
-		if s := p.Service; s != nil && s.Name != "" {
-			container = "service " + s.Name
-		}
-		rows = append(rows, []string{fmt.Sprintf("%s/%s", p.Ports, p.Proto), addressesText(p.Addresses),
-			command.OrDash(process), command.OrDash(container),
-			command.OrDash(p.Network), modesText(p.Modes), command.OrDash(toText(p)), reachText(p.Reaches()),
-			firewallText(p.Reaches())})
+		rows = append(rows, wording.PortRow(p))
 	}
 	return r.Tabled(rows)
 }
@@ -303,109 +181,4 @@ func printUnseen(a *command.App, all []string) {
 	for _, u := range all {
 		a.Err.Note("fairlead: not examined: %s", u)
 	}
-}
-
-// addressesText writes addresses, or * for all addresses of both families.
-func addressesText(all []netip.Addr) string {
-	if len(all) == 2 && all[0].IsUnspecified() && all[1].IsUnspecified() {
-		return "*"
-	}
-	var texts []string
-	for _, a := range all {
-		if a.Is6() {
-			texts = append(texts, "["+a.String()+"]")
-		} else {
-			texts = append(texts, a.String())
-		}
-	}
-	return strings.Join(texts, ",")
-}
-
-func modesText(modes []ports.Mode) string {
-	var texts []string
-	for _, m := range modes {
-		texts = append(texts, string(m))
-	}
-	return strings.Join(texts, " + ")
-}
-
-func toText(p ports.Port) string {
-	switch {
-	case p.Service != nil:
-		return realsText(p.Service.Reals)
-	case p.ToPorts == (model.PortRange{}):
-		return ""
-	case !p.To.IsValid():
-		return ":" + p.ToPorts.String()
-	case p.To.Is6():
-		return "[" + p.To.String() + "]:" + p.ToPorts.String()
-	}
-	return p.To.String() + ":" + p.ToPorts.String()
-}
-
-// reachText names the places that reach a port, with a ? if that is not certain,
-// and with the address family if only one family is reached.
-func reachText(all []ports.Reach) string {
-	var from []string
-	for _, place := range []struct {
-		name  string
-		reach func(ports.Reach) rules.Answer
-	}{
-		{"loopback", func(r ports.Reach) rules.Answer { return r.Loopback }},
-		{"host", func(r ports.Reach) rules.Answer { return r.Host }},
-		{"containers", func(r ports.Reach) rules.Answer { return r.Containers }},
-		{"LAN", func(r ports.Reach) rules.Answer { return r.LAN }},
-	} {
-		texts := make([]string, len(all))
-		for i, r := range all {
-			texts[i] = map[rules.Answer]string{rules.Yes: place.name, rules.Maybe: place.name + "?"}[place.reach(r)]
-		}
-		from = append(from, byFamily(texts)...)
-	}
-	return command.OrDash(strings.Join(from, ", "))
-}
-
-func firewallText(all []ports.Reach) string {
-	texts := make([]string, len(all))
-	for i, r := range all {
-		texts[i] = string(r.Firewall)
-	}
-	return command.OrDash(strings.Join(byFamily(texts), ", "))
-}
-
-// byFamily returns the texts of IPv4 and IPv6: one text if both are the same, else
-// each text that is not empty, with its family.
-func byFamily(texts []string) []string {
-	if len(texts) < 2 || texts[0] == texts[1] {
-		return slices.DeleteFunc(texts[:1], func(s string) bool { return s == "" })
-	}
-	var all []string
-	for i, family := range []string{"IPv4", "IPv6"} {
-		if texts[i] != "" {
-			all = append(all, texts[i]+" ("+family+")")
-		}
-	}
-	return all
-}
-
-// maxListedReals is how many real servers of a service a row names.
-const maxListedReals = 3
-
-// realsText names the real servers that take new flows.
-func realsText(all []netip.AddrPort) string {
-	if len(all) == 0 {
-		return "no real server"
-	}
-	var texts []string
-	for _, r := range all[:min(len(all), maxListedReals)] {
-		text := r.String()
-		if r.Port() == 0 {
-			text = r.Addr().String()
-		}
-		texts = append(texts, text)
-	}
-	if more := len(all) - maxListedReals; more > 0 {
-		texts = append(texts, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(texts, ",")
 }

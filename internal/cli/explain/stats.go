@@ -10,7 +10,7 @@ import (
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
-	"fairlead/internal/syntax"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -90,11 +90,11 @@ func printNotCounted(r *command.Remote, s api.Stats) error {
 		add(e.Endpoint, e.NotCounted)
 	}
 	for _, p := range s.Publishes {
-		add(publishText(p), p.NotCounted)
+		add(wording.PublishText(p), p.NotCounted)
 	}
 	for _, v := range s.Services {
 		for _, real := range v.Reals {
-			add(v.Service+" "+realText(real), real.NotCounted)
+			add(v.Service+" "+wording.StatsReal(real), real.NotCounted)
 		}
 	}
 	for i, reason := range reasons {
@@ -119,11 +119,6 @@ func someNames(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// publishText returns the name of a publish in the table.
-func publishText(p api.PublishStats) string {
-	return fmt.Sprintf("%s%s/%s", syntax.FormatHost(p.Publish), p.HostPorts, p.Proto)
-}
-
 func statsNames(ctx context.Context, s api.Stats) command.DockerNames {
 	var origins []model.Origin
 	for _, e := range s.Endpoints {
@@ -139,8 +134,8 @@ func endpointStatsRows(s api.Stats) [][]string {
 	for _, e := range s.Endpoints {
 		row := []string{e.Endpoint, e.Network, "-", "-", "-", "-"}
 		if t := e.Traffic; t != nil {
-			row = []string{e.Endpoint, e.Network, command.Traffic(t.Bytes.In, t.Packets.In),
-				command.Traffic(t.Bytes.Out, t.Packets.Out),
+			row = []string{e.Endpoint, e.Network, wording.Traffic(t.Bytes.In, t.Packets.In),
+				wording.Traffic(t.Bytes.Out, t.Packets.Out),
 				fmt.Sprint(t.Drops.In), fmt.Sprint(t.Drops.Out)}
 		}
 		rows = append(rows, row)
@@ -154,13 +149,13 @@ func publishStatsRows(s api.Stats) [][]string {
 		in, out := "-", "-"
 		switch {
 		case p.Bytes != nil && p.Packets != nil:
-			in, out = command.Traffic(p.Bytes.In, p.Packets.In), command.Traffic(p.Bytes.Out, p.Packets.Out)
+			in, out = wording.Traffic(p.Bytes.In, p.Packets.In), wording.Traffic(p.Bytes.Out, p.Packets.Out)
 		case p.Bytes != nil:
-			in, out = command.BytesText(p.Bytes.In), command.BytesText(p.Bytes.Out)
+			in, out = wording.BytesText(p.Bytes.In), wording.BytesText(p.Bytes.Out)
 		}
-		rows = append(rows, []string{publishText(p),
-			fmt.Sprintf("%s:%s", p.Endpoint, p.Ports), string(p.Via), in, out, command.Number(p.Flows),
-			command.Number(p.Live)})
+		rows = append(rows, []string{wording.PublishText(p),
+			fmt.Sprintf("%s:%s", p.Endpoint, p.Ports), string(p.Via), in, out, wording.Number(p.Flows),
+			wording.Number(p.Live)})
 	}
 	return rows
 }
@@ -171,24 +166,11 @@ func realStatsRows(s api.Stats) [][]string {
 		for _, real := range v.Reals {
 			in, out := "-", "-"
 			if b, p := real.Bytes, real.Packets; b != nil && p != nil {
-				in, out = trafficOrDash(b.In, p.In), trafficOrDash(b.Out, p.Out)
+				in, out = wording.TrafficOrDash(b.In, p.In), wording.TrafficOrDash(b.Out, p.Out)
 			}
-			rows = append(rows, []string{v.Service, realText(real), command.OrDash(string(v.Plane)), in, out,
-				command.Number(real.Flows), command.Number(real.Live)})
+			rows = append(rows, []string{v.Service, wording.StatsReal(real), wording.OrDash(string(v.Plane)), in, out,
+				wording.Number(real.Flows), wording.Number(real.Live)})
 		}
 	}
 	return rows
-}
-
-// realText writes the address of a real server, without the port if that is the client's.
-func realText(r api.RealStats) string {
-	return model.RealServer{Address: r.Real.Addr(), Port: r.Real.Port()}.String()
-}
-
-// trafficOrDash writes bytes and packets, or a dash if they are not counted.
-func trafficOrDash(bytes, packets *uint64) string {
-	if bytes == nil || packets == nil {
-		return "-"
-	}
-	return command.Traffic(*bytes, *packets)
 }

@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
 	"fairlead/internal/threat"
+	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -97,7 +98,7 @@ func printPaths(out io.Writer, table []paths.Path, width int) error {
 	}
 	for _, p := range table {
 		if p.Unavailable != "" {
-			fmt.Fprintf(out, "%s cannot be built on this host: %s\n", name(p), p.Unavailable)
+			fmt.Fprintf(out, "%s cannot be built on this host: %s\n", wording.PathName(p), p.Unavailable)
 		}
 	}
 	_, err := fmt.Fprintln(out, "Reasons and limits: fairlead paths -o json, or the page of each path.")
@@ -113,7 +114,7 @@ func columns(all []paths.Path, questions []promise.Question, width int) (tables 
 	}
 	used := width
 	for _, p := range all {
-		own := 2 + max(len(name(p)), len("yes"))
+		own := 2 + max(len(wording.PathName(p)), len("yes"))
 		if used+own > width {
 			tables, used = append(tables, nil), first
 		}
@@ -127,7 +128,7 @@ func columns(all []paths.Path, questions []promise.Question, width int) (tables 
 func printNeeds(out io.Writer, table []paths.Path, width int) error {
 	first := 0
 	for _, p := range table {
-		first = max(first, len(name(p)))
+		first = max(first, len(wording.PathName(p)))
 	}
 	const release = 5 // the width of the column Linux
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -136,7 +137,7 @@ func printNeeds(out io.Writer, table []paths.Path, width int) error {
 		if p.Kernel == "" {
 			continue
 		}
-		begin := name(p) + "\t" + p.Kernel + "\t"
+		begin := wording.PathName(p) + "\t" + p.Kernel + "\t"
 		for _, line := range features(p.Needs, width-first-release-4) {
 			fmt.Fprintln(w, begin+line)
 			begin = "\t\t"
@@ -151,13 +152,13 @@ func printPromises(out io.Writer, rows []paths.Path, questions []promise.Questio
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	head := "path"
 	for _, p := range rows {
-		head += "\t" + name(p)
+		head += "\t" + wording.PathName(p)
 	}
 	fmt.Fprintln(w, head)
 	for _, q := range questions {
 		line := string(q)
 		for _, p := range rows {
-			line += "\t" + cell(p.Promises[q])
+			line += "\t" + wording.YesNo(p.Promises[q])
 		}
 		fmt.Fprintln(w, line)
 	}
@@ -178,7 +179,7 @@ func markdownPaths(out io.Writer, table []paths.Path) error {
 		}
 		head, rule := "| promise |", "|---|"
 		for _, p := range part.rows {
-			head += " " + name(p) + " |"
+			head += " " + wording.PathName(p) + " |"
 			rule += "---|"
 		}
 		fmt.Fprintf(out, "%s\n%s\n", head, rule)
@@ -186,7 +187,7 @@ func markdownPaths(out io.Writer, table []paths.Path) error {
 			line := "| " + string(q) + " |"
 			for _, p := range part.rows {
 				answer := p.Promises[q]
-				line += " " + strings.TrimSuffix(cell(answer)+": "+answer.How, ": ") + " |"
+				line += " " + strings.TrimSuffix(wording.YesNo(answer)+": "+answer.How, ": ") + " |"
 			}
 			if _, err := fmt.Fprintln(out, line); err != nil {
 				return err
@@ -205,13 +206,6 @@ func split(table []paths.Path) (alone, published []paths.Path) {
 		}
 	}
 	return alone, published
-}
-
-func name(p paths.Path) string {
-	if p.Via == "" {
-		return string(p.Driver)
-	}
-	return string(p.Driver) + "+" + string(p.Via)
 }
 
 // features lists features in lines of at most the width, one line if there are none.
@@ -233,11 +227,4 @@ func features(needs []plan.Feature, width int) []string {
 		}
 	}
 	return lines
-}
-
-func cell(a promise.Answer) string {
-	if a.Kept {
-		return "yes"
-	}
-	return "no"
 }

@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 
 	"fairlead/internal/api"
 )
@@ -68,4 +71,11 @@ func refusal(response *http.Response, body *json.Decoder) error {
 		lines = append(lines, errors.New(line))
 	}
 	return &api.Fault{Code: refused.Code, Err: errors.Join(lines...)}
+}
+
+// Gone reports whether no daemon listens, or whether it ended during the call.
+// Every request can be repeated then.
+func Gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
 }

@@ -7,17 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"os/user"
-	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	"fairlead/internal/frontend/admin"
 
 	"golang.org/x/net/netutil"
-	"golang.org/x/sys/unix"
 )
 
 // unixPrefix marks an address as the path of a unix socket.
@@ -46,7 +41,11 @@ func Listen(address, group string) (net.Listener, error) {
 		return nil, err
 	}
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
-		return listenUnix(path, group)
+		l, err := admin.ListenFor(path, group)
+		if err != nil {
+			return nil, fmt.Errorf("serve metrics: %w", err)
+		}
+		return l, nil
 	}
 	at, err := parseLoopback(address)
 	if err != nil {
@@ -78,79 +77,6 @@ func parseLoopback(address string) (netip.AddrPort, error) {
 func openToOthers(address string) error {
 	return fmt.Errorf("serve metrics on %s: other hosts could read them without TLS or a credential: use unix:PATH "+
 		"or a loopback address such as 127.0.0.1:9464, with a TLS proxy in front of it", address)
-}
-
-// listenUnix creates the unix socket.
-func listenUnix(path, group string) (net.Listener, error) {
-	gid := -1
-	if group != "" {
-		var err error
-		if gid, err = groupID(group); err != nil {
-			return nil, fmt.Errorf("serve metrics on unix:%s: %w", path, err)
-		}
-	}
-	var l *net.UnixListener
-	err := asGroup(gid, func() (err error) {
-		l, err = admin.Listen(path)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("serve metrics: %w", err)
-	}
-	if gid >= 0 {
-		if err := os.Chmod(path, 0o660); err != nil {
-			return nil, errors.Join(fmt.Errorf("serve metrics on unix:%s: give access to group %s: %w", path, group,
-				err), l.Close())
-		}
-	}
-	return socket{l, path}, nil
-}
-
-// asGroup calls a function on a thread whose new files belong to a group, unless gid is negative. So the caller
-// needs CAP_SETGID, which the unit has, and not CAP_CHOWN.
-func asGroup(gid int, create func() error) error {
-	if gid < 0 {
-		return create()
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // The thread ends with the goroutine.
-		const keep = ^uintptr(0)
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, keep, uintptr(gid), keep); errno != 0 {
-			done <- fmt.Errorf("give access to group %d: %w", gid, errno)
-			return
-		}
-		done <- create()
-	}()
-	return <-done
-}
-
-// socket is a unix socket whose file is removed when it is closed.
-type socket struct {
-	net.Listener
-	path string
-}
-
-// Close implements net.Listener.
-func (s socket) Close() error {
-	if err := s.Listener.Close(); err != nil {
-		return err
-	}
-	if err := os.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-func groupID(name string) (int, error) {
-	if id, err := strconv.Atoi(name); err == nil && id >= 0 {
-		return id, nil
-	}
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		return 0, fmt.Errorf("there is no group %q: %w", name, err)
-	}
-	return strconv.Atoi(g.Gid)
 }
 
 // loopbackOnly refuses requests whose Host header names neither localhost nor a

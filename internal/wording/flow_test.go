@@ -1,4 +1,4 @@
-package explain
+package wording
 
 import (
 	"testing"
@@ -17,7 +17,7 @@ func TestSentence(t *testing.T) {
 		"eth0 is down":          "eth0 is down.",
 		"shopping is delivered": "Shopping is delivered.",
 	} {
-		if got := sentence(e, verdict); got != want {
+		if got := Sentence(e, verdict); got != want {
 			t.Errorf("%q: got %q, want %q", verdict, got, want)
 		}
 	}

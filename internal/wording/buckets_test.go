@@ -1,4 +1,4 @@
-package command
+package wording
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func TestReadableCountsManyBuckets(t *testing.T) {
 			none): "# delete element inet fairlead-services reals-web: 40 buckets (-o json lists them)\n",
 		"": "",
 	} {
-		if got := readable(commands); got != want {
+		if got := Readable(commands); got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package command
+package wording
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 // maxListedBuckets is how many buckets of a service are printed one by one.
 const maxListedBuckets = 16
 
-// readable shortens the commands of a plan for readers. A virtual service has
+// Readable shortens the commands of a plan for readers. A virtual service has
 // hundreds of hash buckets in nftables. A comment replaces them: it shows how many
 // buckets each real server has.
-func readable(commands string) string {
+func Readable(commands string) string {
 	lines := strings.SplitAfter(commands, "\n")
 	for i, line := range lines {
 		lines[i] = buckets(line)

@@ -1,0 +1,155 @@
+package access
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// Stored lets in requests with a token whose hash is in a file: one line per token, with its name, a space and the
+// SHA-256 of the token in hexadecimal. A line that is removed is refused from then on. Tokens have 128 bits of
+// chance, so that a plain hash does not reveal them.
+type Stored struct {
+	file string
+	*sessions
+	slow *limiter
+}
+
+// NewStored returns the check for a file of hashes, for a dashboard that is served with TLS.
+func NewStored(file string) (*Stored, error) {
+	s := &Stored{file: file, sessions: newSessions("", true), slow: newLimiter()}
+	_, err := s.hashes()
+	return s, err
+}
+
+// AddToken adds a new token to a file, and returns it. The file is created if it does not exist.
+func AddToken(file, name string) (token string, err error) {
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "", fmt.Errorf("add token %q: want a name without spaces", name)
+	}
+	s := &Stored{file: file}
+	known, err := s.hashes()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if _, ok := known[name]; ok {
+		return "", fmt.Errorf("add token %s: %s has a token of this name: remove its line first, or use another name", name,
+			file)
+	}
+	token = rand.Text()
+	sum := sha256.Sum256([]byte(token))
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("add token %s: %w", name, err)
+	}
+	_, err = fmt.Fprintf(f, "%s %s\n", name, hex.EncodeToString(sum[:]))
+	return token, errors.Join(err, f.Close())
+}
+
+// hashes reads the file.
+func (s *Stored) hashes() (map[string][]byte, error) {
+	f, err := os.Open(s.file)
+	if err != nil {
+		return nil, fmt.Errorf("read tokens: %w", err)
+	}
+	defer f.Close()
+	all := map[string][]byte{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if strings.TrimSpace(lines.Text()) == "" {
+			continue
+		}
+		name, sum, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
+		hash, err := hex.DecodeString(sum)
+		if err != nil || len(hash) != sha256.Size {
+			return nil, fmt.Errorf("read tokens: %s: the line of %q has no hash: write it with `fairlead dashboard --add-token`",
+				s.file, name)
+		}
+		all[name] = hash
+	}
+	return all, nil
+}
+
+// name returns the name of a token. It compares with all hashes, each in constant time.
+func (s *Stored) name(token string) (name string, ok bool) {
+	all, err := s.hashes()
+	if err != nil {
+		return "", false
+	}
+	sum := sha256.Sum256([]byte(token))
+	for n, hash := range all {
+		if subtle.ConstantTimeCompare(sum[:], hash) == 1 {
+			name, ok = n, true
+		}
+	}
+	return name, ok
+}
+
+// known reports whether the file still has a token of the name.
+func (s *Stored) known(name string) bool {
+	all, err := s.hashes()
+	_, ok := all[name]
+	return err == nil && ok
+}
+
+// Guard lets in requests with a session or with the token in the header Authorization, and shows a form to others.
+func (s *Stored) Guard(h http.Handler) http.Handler {
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name, ok := s.of(r); ok && s.known(name) {
+			h.ServeHTTP(w, with(r, "token "+name))
+			return
+		}
+		token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !bearer && r.Method == http.MethodPost && r.URL.Path == "/login" {
+			r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+			token = r.PostFormValue("token")
+		}
+		if token == "" {
+			s.ask(w, http.StatusUnauthorized, "")
+			return
+		}
+		name, ok, wait := s.try(r.RemoteAddr, token)
+		switch {
+		case wait:
+			w.Header().Set("Retry-After", "60")
+			s.ask(w, http.StatusTooManyRequests, "Too many wrong tokens came from your address: wait a minute.")
+		case !ok:
+			s.ask(w, http.StatusUnauthorized, "The token is wrong.")
+		case bearer:
+			h.ServeHTTP(w, with(r, "token "+name))
+		default:
+			noStore(w)
+			s.begin(w, name)
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+		}
+	}))
+}
+
+// try checks a token, unless too many wrong ones came from the address.
+func (s *Stored) try(from, token string) (name string, ok, wait bool) {
+	if !s.slow.allow(from) {
+		return "", false, true
+	}
+	if name, ok = s.name(token); !ok {
+		s.slow.failed(from)
+	}
+	return name, ok, false
+}
+
+// ask shows the form for the token.
+func (s *Stored) ask(w http.ResponseWriter, status int, why string) {
+	noStore(w)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `<!doctype html><html lang="en"><head><meta name="viewport" content="width=device-width">`+
+		`<title>Fairlead</title></head><body><main><h1>Fairlead</h1><p role="alert">%s</p>`+
+		`<form method="post" action="/login"><label>Token: <input type="password" name="token" autocomplete="off" `+
+		`autofocus required></label> <button>Show the dashboard</button></form></main></body></html>`, why)
+}

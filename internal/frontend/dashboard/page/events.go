@@ -1,0 +1,67 @@
+package page
+
+import (
+	"strings"
+
+	"fairlead/internal/api"
+	"fairlead/internal/frontend/dashboard/table"
+	"fairlead/internal/wording"
+)
+
+func events() Page {
+	return Page{Path: "events", Title: "Events", needs: hasDaemon, command: fixed("fairlead events"),
+		Question: "What happened on the host without a request: repairs, failures, real servers, networks, nodes. " +
+			"The daemon keeps the last 500 events.",
+		view: func(v *Visit) []Section {
+			all, _ := get(v, v.Sources.Events, "events")
+			return []Section{{ID: "events", Table: v.tabled(eventTable(all))}}
+		}}
+}
+
+// badEvents and warnEvents are the kinds of events that need attention.
+var (
+	badEvents = map[api.EventKind]bool{api.Unhealed: true, api.RealIsDown: true, api.RealRemoved: true,
+		api.QuorumLost: true, api.NetworkUnavailable: true, api.EtcdLost: true, api.ClusterFrozen: true,
+		api.AddressLost: true, api.AddressConflict: true, api.NodeRemoved: true}
+	warnEvents = map[api.EventKind]bool{api.Healed: true, api.Conflicting: true, api.SorryUsed: true,
+		api.PanicBegun: true, api.RealReached: true, api.ClientsReset: true, api.NodeLeft: true, api.NodeDrained: true,
+		api.DrainBegun: true, api.AddressReleased: true}
+)
+
+// eventState says how good an event is.
+func eventState(k api.EventKind) table.State {
+	switch {
+	case badEvents[k]:
+		return table.Bad
+	case warnEvents[k]:
+		return table.Warn
+	}
+	return table.OK
+}
+
+// eventTable lists events, the newest first.
+func eventTable(all []api.Event) table.Table {
+	return table.Table{Caption: "Events", N: len(all), Empty: "There is no event since the daemon started.",
+		Columns: []table.Column{{Key: "ago", Title: "Ago"}, {Key: "event", Title: "Event"},
+			{Key: "object", Title: "Object"}, {Key: "detail", Title: "Detail"}},
+		Row: func(i int) table.Row {
+			e := all[len(all)-1-i]
+			return table.Row{ID: table.ID("event", e.Time.String(), string(e.Kind), e.Object), Cells: []table.Cell{
+				{Time: e.Time}, {Text: string(e.Kind), State: eventState(e.Kind)}, {Text: e.Object},
+				{Text: wording.OrDash(wording.About(e))}}}
+		}}
+}
+
+// eventSection lists the events of an object, and of its parts.
+func eventSection(v *Visit, object string) Section {
+	all, _ := get(v, v.Sources.Events, "events")
+	var some []api.Event
+	for _, e := range all {
+		if e.Object == object || strings.HasPrefix(e.Object, object+" ") {
+			some = append(some, e)
+		}
+	}
+	t := eventTable(some)
+	t.ID, t.Caption, t.Empty = "e", "Events of "+object, "Nothing happened to it since the daemon started."
+	return Section{ID: "events", Title: "What happened to it", Table: v.tabled(t)}
+}

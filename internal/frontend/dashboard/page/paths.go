@@ -1,0 +1,95 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+
+	"fairlead/internal/frontend/dashboard/table"
+	"fairlead/internal/lab/report"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+	"fairlead/internal/promise"
+	"fairlead/internal/wording"
+)
+
+func pathsPage() Page {
+	return Page{Path: "paths", Title: "Paths", needs: always, command: fixed("fairlead paths"),
+		Question: "What each path to a container promises, why, what it needs, and what it costs as measured here.",
+		view: func(v *Visit) []Section {
+			var facts plan.Facts
+			if hasHost(v.Site) {
+				facts, _ = get(v, v.Sources.Kernel, "features of the kernel")
+			}
+			all, courses := paths.Table(facts), []report.Course(nil)
+			if l, ok := get(v, v.Sources.Lab, "history of the laboratory"); ok {
+				courses = l.Courses
+			}
+			alone, published := divided(all)
+			return []Section{
+				{ID: "published", Title: "Drivers with publish modes",
+					Table: v.tabled(pathTable("p", published, promise.Publish(), courses))},
+				{ID: "alone", Title: "Drivers", Table: v.tabled(pathTable("d", alone, promise.Driver(), courses))}}
+		}}
+}
+
+// divided divides the paths into drivers alone and those with a publish mode.
+func divided(all []paths.Path) (alone, published []paths.Path) {
+	for _, p := range all {
+		if p.Via == "" {
+			alone = append(alone, p)
+		} else {
+			published = append(published, p)
+		}
+	}
+	return alone, published
+}
+
+func pathTable(id string, all []paths.Path, questions []promise.Question, courses []report.Course) table.Table {
+	t := table.Table{ID: id, Caption: "Paths", N: len(all), Columns: []table.Column{{Key: "path", Title: "Path"},
+		{Key: "here", Title: "On this host"}, {Key: "cost", Title: "Cost, measured here"}}}
+	for i, q := range questions {
+		t.Columns = append(t.Columns, table.Column{Key: fmt.Sprint("promise", i), Title: string(q)})
+	}
+	t.Columns = append(t.Columns, table.Column{Key: "linux", Title: "Needs Linux"},
+		table.Column{Key: "features", Title: "Needs"})
+	t.Row = func(i int) table.Row {
+		p := all[i]
+		here := table.Cell{Text: "can be built", State: table.OK}
+		if p.Unavailable != "" {
+			here = table.Cell{Text: "cannot be built: " + p.Unavailable, State: table.Bad}
+		}
+		row := table.Row{ID: table.ID("path", wording.PathName(p)), Cells: []table.Cell{{Text: wording.PathName(p)}, here,
+			{Text: costOf(p, courses)}}}
+		for _, q := range questions {
+			a := p.Promises[q]
+			row.Cells = append(row.Cells, table.Cell{Text: strings.TrimSuffix(wording.YesNo(a)+": "+a.How, ": ")})
+		}
+		return table.Row{ID: row.ID, Cells: append(row.Cells, table.Cell{Text: wording.OrDash(p.Kernel)},
+			table.Cell{Text: wording.OrDash(featuresText(p.Needs))})}
+	}
+	return t
+}
+
+func featuresText(all []plan.Feature) string {
+	words := make([]string, len(all))
+	for i, f := range all {
+		words[i] = string(f)
+	}
+	return strings.Join(words, ", ")
+}
+
+// costOf returns the newest ratios of a path for clients on other hosts in the laboratory's history.
+func costOf(p paths.Path, courses []report.Course) string {
+	name := string(p.Driver)
+	if p.Via != "" {
+		name = string(p.Via)
+	}
+	var all []string
+	for _, c := range courses {
+		if c.Path == name && c.Client == result.Remote && len(c.Points) > 0 {
+			all = append(all, fmt.Sprintf("%s %s ×%.2f", c.Workload, c.Metric, c.Points[len(c.Points)-1].Ratio))
+		}
+	}
+	return wording.OrDash(strings.Join(all, ", "))
+}

@@ -1,0 +1,231 @@
+package page
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/escape"
+	"fairlead/internal/frontend/dashboard/table"
+	"fairlead/internal/model"
+	"fairlead/internal/syntax"
+	"fairlead/internal/wording"
+)
+
+func services() Page {
+	return Page{Path: "services", Title: "Services", needs: hasDaemon, command: fixed("fairlead service ls"),
+		Question: "Which real servers get new connections, which do not, since when, and why.",
+		view: func(v *Visit) []Section {
+			all, _ := get(v, v.Sources.Services, "services")
+			heads := serviceTable(v, all)
+			heads.ID, heads.Caption = "s", "Virtual services"
+			return []Section{{ID: "reals", Table: v.tabled(realTable(v, all))}, {ID: "services", Title: "Virtual services",
+				Table: v.tabled(heads)}}
+		}}
+}
+
+// real is a real server with its service.
+type real struct {
+	service *api.ServiceView
+	view    *api.RealView
+}
+
+// reals returns the real servers of services: first those that are not up.
+func reals(all []api.ServiceView) []real {
+	var list []real
+	for i := range all {
+		for j := range all[i].Servers {
+			list = append(list, real{&all[i], &all[i].Servers[j]})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b real) int {
+		return cmp.Compare(order[realState(a.view.State)], order[realState(b.view.State)])
+	})
+	return list
+}
+
+// order puts what is wrong first.
+var order = map[table.State]int{table.Bad: 0, table.Warn: 1, table.Dim: 2, table.OK: 3}
+
+// realState says how good the state of a real server is.
+func realState(s api.RealStatus) table.State {
+	switch s {
+	case api.RealUp:
+		return table.OK
+	case api.RealDown:
+		return table.Bad
+	case "":
+		return table.Dim
+	}
+	return table.Warn
+}
+
+// serviceState says how good the state of a service is.
+func serviceState(v api.ServiceView) table.State {
+	switch {
+	case v.Status == api.ServiceUp && v.Problem == "":
+		return table.OK
+	case v.Status == api.ServiceUp, v.Status == api.ServiceSorry, v.Status == api.ServicePanics:
+		return table.Warn
+	}
+	return table.Bad
+}
+
+func realTable(v *Visit, all []api.ServiceView) table.Table {
+	list := reals(all)
+	t := table.Table{Caption: "Real servers", N: len(list), Empty: "There is no virtual service: create one with " +
+		"`fairlead service add`.", Columns: []table.Column{{Key: "real", Title: "Real server"},
+		{Key: "service", Title: "Service"}, {Key: "state", Title: "State"}, {Key: "since", Title: "For"},
+		{Key: "cause", Title: "Cause"}, {Key: "checked", Title: "Last check, ago"}, {Key: "found", Title: "Found"},
+		{Key: "took", Title: "Took", Numeric: true}, {Key: "weight", Title: "Weight", Numeric: true},
+		{Key: "active", Title: "Active", Numeric: true}, {Key: "drain", Title: "Drain ends in"}}}
+	if v.Actions {
+		t.Columns = append(t.Columns, table.Column{Key: "do", Title: "Do"})
+	}
+	t.Row = func(i int) table.Row { return realRow(v, list[i]) }
+	return t
+}
+
+// realRow returns the row of a real server in the words of `fairlead service ls`.
+func realRow(v *Visit, r real) table.Row {
+	words := wording.RealRow(*r.service, *r.view)
+	took, left := "-", "-"
+	if !r.view.Checked.IsZero() {
+		took = r.view.Latency.Round(10 * time.Microsecond).String()
+	}
+	if r.view.State == api.RealDraining && !r.view.Deadline.IsZero() {
+		left = max(0, r.view.Deadline.Sub(v.now)).Round(time.Second).String()
+	}
+	flows := float64(0)
+	if r.view.Flows != nil {
+		flows = float64(*r.view.Flows)
+	}
+	row := table.Row{ID: table.ID("real", r.service.Name, wording.RealText(*r.view), r.view.Selected),
+		Cells: []table.Cell{{Text: strings.TrimPrefix(words[0], "  -> ")},
+			{Text: r.service.Name, Link: v.link("service", "name", r.service.Name)},
+			{Text: words[4], State: realState(r.view.State)}, ageCell(r.view.Since), {Text: words[6]},
+			ageCell(r.view.Checked), {Text: wording.OrDash(r.view.Found)},
+			{Text: took, Number: float64(r.view.Latency)}, {Text: words[2], Number: float64(r.view.Weight)},
+			{Text: words[3], Number: flows}, {Text: left}}}
+	if v.Actions {
+		row.Cells = append(row.Cells, table.Cell{Forms: []table.Form{realForm(v, r)}})
+	}
+	return row
+}
+
+// realForm returns the button that drains a real server, or enables it again.
+func realForm(v *Visit, r real) table.Form {
+	name := model.RealServer{Address: r.view.Address, Port: r.view.Port}.String()
+	do, button := api.DrainReal, "Drain"
+	if r.view.State != api.RealUp {
+		do, button = api.EnableReal, "Enable"
+	}
+	return v.form(button, button+" "+name+" of "+r.service.Name, "do", string(do), "service", r.service.Name, "real", name)
+}
+
+// ageCell returns a cell with the age of a time, or a dash.
+func ageCell(t time.Time) table.Cell {
+	if t.IsZero() {
+		return table.Cell{Text: "-"}
+	}
+	return table.Cell{Time: t}
+}
+
+func serviceTable(v *Visit, all []api.ServiceView) table.Table {
+	list := make([]*api.ServiceView, len(all))
+	for i := range all {
+		list[i] = &all[i]
+	}
+	slices.SortStableFunc(list, func(a, b *api.ServiceView) int {
+		return cmp.Compare(order[serviceState(*a)], order[serviceState(*b)])
+	})
+	return table.Table{N: len(list), Empty: "There is no virtual service.", Columns: []table.Column{
+		{Key: "name", Title: "Name"}, {Key: "protocol", Title: "Protocol"}, {Key: "address", Title: "Address:port"},
+		{Key: "scheduler", Title: "Scheduler"}, {Key: "plane", Title: "Plane"}, {Key: "state", Title: "State"}},
+		Row: func(i int) table.Row {
+			words := wording.ServiceRow(*list[i])
+			return table.Row{ID: table.ID("service", list[i].Name), Cells: []table.Cell{
+				{Text: words[0], Link: v.link("service", "name", words[0])}, {Text: words[1]}, {Text: words[2]},
+				{Text: words[3]}, {Text: words[4]}, {Text: words[5], State: serviceState(*list[i])}}}
+		}}
+}
+
+// service is the page of one service.
+func service() Page {
+	return Page{Path: "service", Title: "Service", needs: hasDaemon, hidden: true,
+		Question: "All settings of a virtual service, its real servers, their last checks, and what happened to it.",
+		command:  func(q url.Values) string { return "fairlead service show " + escape.Shell(q.Get("name")) },
+		view: func(v *Visit) []Section {
+			name := v.Query.Get("name")
+			all, ok := get(v, v.Sources.Services, "services")
+			i := slices.IndexFunc(all, func(s api.ServiceView) bool { return s.Name == name })
+			if i < 0 {
+				if !ok {
+					return nil
+				}
+				return []Section{{Lines: []string{"There is no service " + name + "."}}}
+			}
+			one := all[i : i+1]
+			head := serviceTable(v, one)
+			head.ID, head.Caption, head.Small = "s", "The service", true
+			parts := []Section{{ID: "head", Table: v.tabled(head)},
+				{ID: "reals", Title: "Real servers", Table: v.tabled(realTable(v, one)), Command: realCommand(one[0])}}
+			if nodes := nodeTable(one[0]); nodes.N > 0 {
+				parts = append(parts, Section{ID: "nodes", Title: "What other nodes find", Table: v.tabled(nodes)})
+			}
+			parts = append(parts, Section{ID: "settings", Title: "Settings", Table: v.tabled(settingTable(one[0]))})
+			return append(parts, eventSection(v, "service "+name))
+		}}
+}
+
+// realCommand returns the commands that the buttons stand for.
+func realCommand(v api.ServiceView) string {
+	name := "REAL"
+	if len(v.Servers) > 0 {
+		name = wording.RealText(v.Servers[0])
+	}
+	return "fairlead service drain " + escape.Shell(v.Name) + " " + name
+}
+
+func nodeTable(v api.ServiceView) table.Table {
+	var rows []table.Row
+	for _, s := range v.Servers {
+		for _, n := range s.Nodes {
+			found := wording.OrDash(string(n.State))
+			if n.Problem != "" {
+				found = "unknown: " + n.Problem
+			}
+			rows = append(rows, table.Row{ID: table.ID("node", wording.RealText(s), n.Node), Cells: []table.Cell{
+				{Text: wording.RealText(s)}, {Text: n.Node}, {Text: found, State: realState(n.State)}}})
+		}
+	}
+	return table.Table{ID: "n", Caption: "Findings of nodes", Small: true, N: len(rows), Columns: []table.Column{
+		{Key: "real", Title: "Real server"}, {Key: "node", Title: "Node"}, {Key: "found", Title: "Found there"}},
+		Row: func(i int) table.Row { return rows[i] }}
+}
+
+func settingTable(v api.ServiceView) table.Table {
+	var rows []table.Row
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, table.Row{ID: table.ID("setting", name, value), Cells: []table.Cell{{Text: name},
+				{Text: value}}})
+		}
+	}
+	for _, f := range syntax.ServiceFields() {
+		add(f.Name, f.Get(v.VirtualService))
+	}
+	for _, f := range syntax.CheckFields() {
+		add("check "+f.Name, f.Get(v.VirtualService))
+	}
+	add("check command", strings.Join(v.Check.Command, " "))
+	if v.Origin != model.FromCommand {
+		add("declared by", string(v.Origin))
+	}
+	return table.Table{ID: "set", Caption: "Settings", Small: true, N: len(rows), Columns: []table.Column{
+		{Key: "setting", Title: "Setting"}, {Key: "value", Title: "Value"}},
+		Row: func(i int) table.Row { return rows[i] }}
+}

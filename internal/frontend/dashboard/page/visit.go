@@ -1,0 +1,125 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/url"
+	"time"
+
+	"fairlead/internal/escape"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/dashboard/source"
+	"fairlead/internal/frontend/dashboard/table"
+)
+
+// Visit is one rendering of a page.
+type Visit struct {
+	*Site
+	Context context.Context
+	Query   url.Values
+
+	page Page
+	now  time.Time
+	// unread are texts about what could not be read.
+	unread []string
+	// gone is set if the daemon does not answer, waiting if a value is not there yet, and old if one is from before a
+	// failure.
+	gone, waiting bool
+	old           time.Time
+	oldest        time.Time
+	refresh       []func() uint64
+}
+
+// get returns the value of a source for the page, and false if there is none yet. what names it in texts.
+func get[T any](v *Visit, s *source.Source[T], what string) (value T, ok bool) {
+	r := s.Get(v.Context)
+	v.refresh = append(v.refresh, s.Refresh)
+	if r.Err != nil {
+		v.failed(r.Err, what, r.At)
+	}
+	if r.At.IsZero() {
+		v.waiting = v.waiting || r.Err == nil
+		return value, false
+	}
+	if v.oldest.IsZero() || r.At.Before(v.oldest) {
+		v.oldest = r.At
+	}
+	return r.Value, true
+}
+
+// failed notes that a value could not be read. The page shows the one of the given time, if that is not zero.
+func (v *Visit) failed(err error, what string, at time.Time) {
+	if !at.IsZero() && (v.old.IsZero() || at.Before(v.old)) {
+		v.old = at
+	}
+	if admin.Gone(err) {
+		v.gone = true
+		return
+	}
+	v.unread = append(v.unread, escape.Line(what+": "+err.Error()))
+}
+
+// state says in a sentence whether the page is up to date, and the class of that sentence.
+func (v *Visit) state() (text, class string) {
+	why := "the daemon does not answer"
+	if !v.gone {
+		why = "not everything could be read"
+	}
+	switch {
+	case !v.old.IsZero():
+		return fmt.Sprintf("Stale since %s: %s. What is below is from then.", v.old.Local().Format(time.TimeOnly),
+			why), "stale"
+	case v.gone:
+		return "The daemon does not answer: start it with `systemctl start fairlead` or `fairlead daemon`.", "stale"
+	case len(v.unread) > 0:
+		return "Not everything could be read.", "stale"
+	case v.waiting:
+		return "The host is being read. Reload the page in a moment.", "waiting"
+	case len(v.refresh) == 0:
+		return "This page reads nothing that changes by itself.", "live"
+	}
+	return "The daemon answers.", "live"
+}
+
+// read says when the oldest value on the page was read.
+func (v *Visit) read() template.HTML {
+	if v.oldest.IsZero() {
+		return ""
+	}
+	return template.HTML(`<p class="read">Read ` + table.ReadAge(v.oldest) + ` ago.</p>`)
+}
+
+// versions returns the sum of the versions of all sources of the page.
+func (v *Visit) versions() func() uint64 {
+	refresh := v.refresh
+	return func() (sum uint64) {
+		for _, f := range refresh {
+			sum += f()
+		}
+		return sum
+	}
+}
+
+// tabled arranges a table by the query.
+func (v *Visit) tabled(t table.Table) *table.View {
+	view := t.Arrange(v.link(v.page.Path), v.Query)
+	return &view
+}
+
+// since returns the age of a time as HTML.
+func since(t time.Time) template.HTML {
+	if t.IsZero() {
+		return ""
+	}
+	return template.HTML(table.Age(t))
+}
+
+// form returns a button that asks for an action: pairs of names and values.
+func (v *Visit) form(button, label string, pairs ...string) table.Form {
+	f := table.Form{Action: v.link("act"), Button: button, Label: label, Fields: [][2]string{{"token", v.Token}}}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		f.Fields = append(f.Fields, [2]string{pairs[i], pairs[i+1]})
+	}
+	return f
+}

@@ -1,0 +1,143 @@
+// Package source reads what the dashboard shows: once for all viewers, only while someone looks, and at a pace that
+// bounds the cost.
+//
+// Theory of operation. Get starts a reading if the last one is older than the pace, waits for it a moment, and
+// returns the newest value with its age. Get never waits for long: if the reading takes longer, its value is shown by
+// the next Get. The pace follows the cost: a reading that took t is not repeated within t times Share. So a source
+// uses at most 1/Share of a CPU, however many viewers and objects there are. A value that no viewer has asked for
+// during Keep is dropped.
+package source
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// The limits.
+const (
+	// Share is the inverse of the part of a CPU that one source may use.
+	Share = 300
+	// least and most bound the pace.
+	least, most = time.Second, time.Minute
+	// Patience is how long Get waits for a value.
+	Patience = 400 * time.Millisecond
+	// Keep is how long a value stays in memory without a viewer.
+	Keep = 30 * time.Second
+	// limit is the time limit of a reading.
+	limit = 30 * time.Second
+)
+
+// Reading is a value with its age.
+type Reading[T any] struct {
+	Value T
+	// At is when the value was read; zero if there is none yet.
+	At time.Time
+	// Took is how long that took.
+	Took time.Duration
+	// Err is why the newest attempt failed. The value is then that of the last successful one.
+	Err error
+	// Version grows with every reading.
+	Version uint64
+}
+
+// Source reads values of one kind. It is safe for concurrent use.
+type Source[T any] struct {
+	read func(context.Context) (T, error)
+
+	mu   sync.Mutex
+	last Reading[T]
+	// tried is the end of the last attempt, and pending is closed at the end of the running one; nil if none runs.
+	tried   time.Time
+	cost    time.Duration
+	pending chan struct{}
+	drop    *time.Timer
+}
+
+// New returns a source that reads with a function.
+func New[T any](read func(context.Context) (T, error)) *Source[T] { return &Source[T]{read: read} }
+
+// Get returns the newest value. It waits up to Patience for a reading, or until ctx ends.
+func (s *Source[T]) Get(ctx context.Context) Reading[T] {
+	pending := s.start(time.Now())
+	if pending != nil {
+		wait := time.NewTimer(Patience)
+		defer wait.Stop()
+		select {
+		case <-pending:
+		case <-wait.C:
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// Refresh starts a reading if it is time for one, and returns the version of the newest value. It does not wait.
+func (s *Source[T]) Refresh() uint64 {
+	s.start(time.Now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last.Version
+}
+
+// Expire makes the next Get read, because a request has changed the value.
+func (s *Source[T]) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tried = time.Time{}
+}
+
+// start starts a reading if it is time for one. It returns what is closed at the end of the running one; nil if
+// none runs.
+func (s *Source[T]) start(now time.Time) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep()
+	if s.pending != nil {
+		return s.pending
+	}
+	if !s.tried.IsZero() && now.Sub(s.tried) < min(most, max(least, s.cost*Share)) {
+		return nil
+	}
+	s.pending = make(chan struct{})
+	go s.run(s.pending)
+	return s.pending
+}
+
+// run reads once.
+func (s *Source[T]) run(done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	began := time.Now()
+	value, err := s.read(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tried = time.Now()
+	s.cost = s.tried.Sub(began)
+	s.last.Err = err
+	s.last.Version++
+	if err == nil {
+		s.last.Value, s.last.At, s.last.Took = value, s.tried, s.cost
+	}
+	s.pending = nil
+	close(done)
+}
+
+// keep postpones the end of the value.
+func (s *Source[T]) keep() {
+	if s.drop == nil {
+		s.drop = time.AfterFunc(Keep, s.forget)
+		return
+	}
+	s.drop.Reset(Keep)
+}
+
+// forget drops the value.
+func (s *Source[T]) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version := s.last.Version
+	s.last, s.tried = Reading[T]{Version: version}, time.Time{}
+}

@@ -50,6 +50,7 @@ type Options struct {
 	// MetricsGroup can use a unix socket for them in addition to root. Version is a
 	// label of the metrics.
 	Metrics, MetricsGroup, Version string
+	Dashboard                      Dashboard
 	// IdleExit ends the daemon when nothing is attached and it got no request for
 	// IdleGrace.
 	IdleExit bool
@@ -99,6 +100,11 @@ func runLocked(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	defer closing(gauge.close)
+	window, err := newWindow(opt)
+	if err != nil {
+		return err
+	}
+	defer closing(window.close)
 	pins, removePins, err := pinDir(opt.Run)
 	if err != nil {
 		return err
@@ -161,6 +167,7 @@ func runLocked(ctx context.Context, opt Options) (err error) {
 	names := new(sandbox.EndpointNames)
 	opt.docker, opt.follow = dockerDriver(d, files, host, node, names, opt), dockerTasks(d, files, names, opt)
 	defer closing(gauge.show(d, node, opt))
+	defer closing(window.show(opt, pins))
 	if err := serve(ctx, opt, d, gateway, node, idle); err != nil || !opt.TearDown {
 		return err
 	}

@@ -35,6 +35,10 @@ var Orders = []Order{
 		},
 	},
 	{
+		Tree:   "internal/frontend/dashboard",
+		Floors: [][]string{{"access", "asset", "table", "picture", "source"}, {"page"}, {"."}},
+	},
+	{
 		Tree:   "internal/gateway/acme",
 		Floors: [][]string{{"dns", "acmetest"}, {"."}},
 	},

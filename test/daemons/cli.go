@@ -1,11 +1,14 @@
 package daemons
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
+	"testing"
 
 	"fairlead/internal/child"
 	"fairlead/internal/cli"
@@ -45,4 +48,27 @@ func (d *Daemon) Try(args ...string) (string, error) {
 		err = fmt.Errorf("the command has not ended after %v", endLimit)
 	}
 	return said.String(), err
+}
+
+// Begin starts a fairlead command against the daemon, on its host, and returns the lines of its output. The command
+// is ended with the test.
+func (d *Daemon) Begin(t testing.TB, args ...string) *bufio.Scanner {
+	t.Helper()
+	cmd := child.Self(CLIRole)
+	cmd.Args = append(cmd.Args, args...)
+	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+d.Socket)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	p, err := child.Start(context.WithoutCancel(t.Context()), cmd, d.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = p.Wait()
+	})
+	return bufio.NewScanner(out)
 }

@@ -31,14 +31,18 @@ type Order struct {
 	Run, State, Socket, Docker string
 	// Metrics is where the metrics are served; empty means nowhere.
 	Metrics string
+	// Dashboard is where the dashboard is served; empty means nowhere.
+	Dashboard string
 	// Version is the version that the daemon reports; empty in most tests.
 	Version  string
 	TearDown bool
 }
 
 func (o Order) options() daemonprocess.Options {
-	return daemonprocess.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker,
+	opt := daemonprocess.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker,
 		Metrics: o.Metrics, Version: o.Version, TearDown: o.TearDown}
+	opt.Dashboard.Address = o.Dashboard
+	return opt
 }
 
 // In returns an order that keeps all files in one directory and does not serve Docker.

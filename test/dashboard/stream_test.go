@@ -1,0 +1,173 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/dashboard"
+)
+
+// event is an event of a stream.
+type event struct{ id, kind, data string }
+
+// listen opens a stream of a page. The stream ends with the test, or by end.
+func listen(t *testing.T, at, page string, headers ...string) (next func() event, answer *http.Response, end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/stream?page="+url.QueryEscape(page), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err = http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<24)
+	return func() (e event) {
+		t.Helper()
+		for lines.Scan() {
+			field, value, _ := strings.Cut(lines.Text(), ": ")
+			switch field {
+			case "id":
+				e.id = value
+			case "event":
+				e.kind = value
+			case "data":
+				e.data += value + "\n"
+			case "":
+				return e
+			}
+		}
+		return e
+	}, answer, cancel
+}
+
+// TestStreamFollowsTheDaemon: a stream sends a page, and again when what it shows has changed.
+func TestStreamFollowsTheDaemon(t *testing.T) {
+	f := newFake(t, values(time.Now()))
+	at := served(t, f, nil)
+	next, _, _ := listen(t, at.URL, "/services")
+	e := next()
+	if e.kind != "page" || !strings.Contains(e.data, "connection refused") {
+		t.Fatalf("the first event is %q: %.300s", e.kind, e.data)
+	}
+	changed := webService(time.Now())
+	changed.Servers[1].State, changed.Servers[1].Cause = api.RealDisabled, "disabled by its administrator"
+	f.set("/v1/services", admin.Services{Services: []api.ServiceView{changed}})
+	for e = next(); e.kind == "same"; e = next() {
+	}
+	if e.kind != "page" || !strings.Contains(e.data, "disabled by its administrator") {
+		t.Errorf("the event after the change is %q: %.300s", e.kind, e.data)
+	}
+}
+
+// TestStreamResumes: a client that has the page already gets no page.
+func TestStreamResumes(t *testing.T) {
+	f := newFake(t, values(time.Now()))
+	at := served(t, f, nil)
+	next, _, end := listen(t, at.URL, "/services")
+	first := next()
+	end()
+	next, _, _ = listen(t, at.URL, "/services", "Last-Event-ID", first.id)
+	if e := next(); e.kind != "same" {
+		t.Errorf("a client that has the page gets %q", e.kind)
+	}
+}
+
+// TestStreamsAreLimited: the 33rd stream is refused, and a stream whose client has gone makes room.
+func TestStreamsAreLimited(t *testing.T) {
+	f := newFake(t, values(time.Now()))
+	at := served(t, f, nil)
+	var ends []func()
+	for range 32 {
+		next, answer, end := listen(t, at.URL, "/events")
+		if answer.StatusCode != http.StatusOK {
+			t.Fatalf("stream %d: %s", len(ends), answer.Status)
+		}
+		next()
+		ends = append(ends, end)
+	}
+	if _, answer, _ := listen(t, at.URL, "/events"); answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("stream 33: %s", answer.Status)
+	}
+	ends[0]()
+	for {
+		if _, answer, _ := listen(t, at.URL, "/events"); answer.StatusCode == http.StatusOK {
+			break
+		}
+	}
+}
+
+// TestHalfOpenStream: a client that reads nothing is disconnected, and does not hold up others.
+func TestHalfOpenStream(t *testing.T) {
+	now := time.Now()
+	f := newFake(t, many(3000, now))
+	at := served(t, f, nil)
+	silent, err := net.Dial("tcp", strings.TrimPrefix(at.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if _, err := io.WriteString(silent, "GET /stream?page=%2Fservices HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	next, _, _ := listen(t, at.URL, "/services")
+	if e := next(); e.kind != "page" {
+		t.Errorf("beside a client that reads nothing, the event is %q", e.kind)
+	}
+}
+
+// TestCloseEndsStreams: the end of the dashboard does not wait for streams.
+func TestCloseEndsStreams(t *testing.T) {
+	f := newFake(t, values(time.Now()))
+	d := dashboard.New(dashboard.Options{Daemon: admin.NewClient(f.socket), Log: slog.New(slog.DiscardHandler)})
+	at := httptest.NewServer(d)
+	next, answer, _ := listen(t, at.URL, "/events")
+	next()
+	d.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		t.Errorf("the stream ends with: %v", err)
+	}
+	at.Close()
+	if _, answer, _ := listen(t, served(t, f, nil).URL, "/events"); answer.StatusCode != http.StatusOK {
+		t.Errorf("a stream of another dashboard: %s", answer.Status)
+	}
+}
+
+// TestNothingIsReadWithoutViewers: the daemon is asked when a page is shown, once for all viewers, and not later.
+func TestNothingIsReadWithoutViewers(t *testing.T) {
+	f := newFake(t, values(time.Now()))
+	at := served(t, f, nil)
+	if n := f.requests(); n != 0 {
+		t.Errorf("before a page is shown, the daemon got %d requests", n)
+	}
+	var ends []func()
+	for range 10 {
+		next, _, end := listen(t, at.URL, "/services")
+		next()
+		ends = append(ends, end)
+	}
+	if n := f.requests(); n > 3 {
+		t.Errorf("ten viewers caused %d requests", n)
+	}
+	for _, end := range ends {
+		end()
+	}
+}

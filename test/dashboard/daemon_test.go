@@ -79,8 +79,8 @@ func TestDaemonServesItsDashboard(t *testing.T) {
 	c := overUnix(strings.TrimPrefix(d.Dashboard, "unix:"))
 	for path, want := range map[string][]string{
 		"/":                 {"real server 192.0.2.7:8080 of web", "drained"},
-		"/services":         {"192.0.2.7:8080", "web", "drained"},
-		"/service?name=web": {"192.0.2.80:80", "nft", "drained by its administrator", "fairlead service show web"},
+		"/services":         {"192.0.2.7:8080", "web", "drain"},
+		"/service?name=web": {"192.0.2.80:80", "nft", "a command requested it", "fairlead service show web"},
 		"/events":           {"draining", "service web real 192.0.2.7:8080"},
 		"/paths":            {"bridge+nat", "can be built"},
 		"/flows":            {"conntrack", "192.0.2.7:8080"},

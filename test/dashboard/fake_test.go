@@ -26,6 +26,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/dashboard"
 	"fairlead/internal/gateway/serving"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
@@ -206,7 +207,8 @@ func many(n int, now time.Time) map[string]any {
 func aPort() ports.Port {
 	return ports.Port{Proto: model.TCP, Addresses: []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()},
 		Ports: model.Port(8080), Process: &ports.Process{PID: 7, Command: "nginx"}, Sandbox: "shop", Network: "web",
-		Modes: []ports.Mode{ports.NAT}, To: netip.MustParseAddr("10.0.0.2"), ToPorts: model.Port(80)}
+		Modes: []ports.Mode{ports.NAT}, To: netip.MustParseAddr("10.0.0.2"), ToPorts: model.Port(80),
+		Reach: ports.Reach{LAN: rules.Yes, Host: rules.Yes}}
 }
 
 // post sends a form and returns the status.

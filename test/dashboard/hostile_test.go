@@ -11,7 +11,6 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/escape"
-	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/frontend/admin"
@@ -96,7 +95,6 @@ func hostileHost(t *testing.T, name string) (*fake, *room) {
 		"/v1/gateway/api/rawdata": raw,
 	})
 	r := &room{explanation: filled[flow.Explanation](name)}
-	r.host.Facts = facts.Facts{}
 	port := filled[ports.Port](name)
 	r.host.Ports, r.host.Unseen = []ports.Port{port}, []string{name}
 	r.host.Attachments = filled[[]api.View](name)

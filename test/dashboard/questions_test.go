@@ -43,8 +43,8 @@ func questions(t *testing.T) (all []question) {
 	return all
 }
 
-// facts are what the page at the end of the clicks must say, by question.
-var facts = map[string][]string{
+// answers are what the page at the end of the clicks must say, by question.
+var answers = map[string][]string{
 	"Is anything wrong, and since when?":                                {"real server 10.0.0.3:8080 of web", "for 3m"},
 	"Why is this server out?":                                           {"down", "check failed 3 times: connection refused", "3m"},
 	"Who owns port 8080?":                                               {"8080/tcp", "nginx (7)", "shop", "LAN"},
@@ -104,7 +104,7 @@ func TestTenQuestions(t *testing.T) {
 		for _, m := range step.FindAllStringSubmatch(q.clicks, -1) {
 			b.act(m[1])
 		}
-		want, ok := facts[q.text]
+		want, ok := answers[q.text]
 		if !ok {
 			t.Errorf("the test knows no answer of %q", q.text)
 		}

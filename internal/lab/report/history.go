@@ -223,3 +223,9 @@ func day(started string) string {
 	}
 	return at.Format("2006-01-02 15:04")
 }
+
+// HistoryRow returns the cells of a ratio: title, path, baseline, median, last, expected, the newest entries as a row
+// of blocks, and the verdict in words. The course must have the group's setup.
+func HistoryRow(g history.Group, c Course) []string {
+	return c.row(g, max(0, len(g.Entries)-newest), false)
+}

@@ -229,6 +229,7 @@ func escapeTexts(all []Section) {
 		for j := range s.Items {
 			item := &s.Items[j]
 			item.What, item.Text, item.Fix = escape.Line(item.What), escape.Line(item.Text), escape.Line(item.Fix)
+			item.Mark = escape.Line(item.Mark)
 		}
 		for j := range s.Hops {
 			h := &s.Hops[j]

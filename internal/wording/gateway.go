@@ -61,7 +61,8 @@ func timeOrDash(t time.Time) string {
 	return t.UTC().Format(time.DateTime)
 }
 
-// CertificateRow returns the cells of a certificate: NAMES, ISSUER, VALID UNTIL, USE, RESOLVER, STATE, NEXT ATTEMPT, REASON.
+// CertificateRow returns the cells of a certificate: NAMES, ISSUER, VALID UNTIL, USE, RESOLVER, STATE, NEXT
+// ATTEMPT, REASON.
 func CertificateRow(c shown.Certificate) []string {
 	use := "for these names"
 	if c.Default {

@@ -196,7 +196,8 @@ func many(n int, now time.Time) map[string]any {
 	s := webService(now)
 	s.Servers = nil
 	for i := range n {
-		s.Servers = append(s.Servers, api.RealView{Address: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
+		at := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+		s.Servers = append(s.Servers, api.RealView{Address: at,
 			Port: 80, Weight: i, Share: 100, State: api.RealUp, Since: now})
 	}
 	all["/v1/services"] = admin.Services{Services: []api.ServiceView{s}}

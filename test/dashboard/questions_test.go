@@ -201,7 +201,8 @@ func TestActions(t *testing.T) {
 	f.set("/v1/services/real", api.Result{Changed: true})
 	plain := served(t, f, nil)
 	_, text := get(t, plain.URL+"/service?name=web")
-	if strings.Contains(text, "<button aria-label=\"Drain") || !strings.Contains(text, "fairlead service drain web 10.0.0.2:8080") {
+	if strings.Contains(text, "<button aria-label=\"Drain") ||
+		!strings.Contains(text, "fairlead service drain web 10.0.0.2:8080") {
 		t.Error("without the flag, the page has buttons, or lacks the command")
 	}
 	if got := post(t, plain.URL+"/act", "do=drain&service=web&real=10.0.0.2:8080"); got != 403 {
@@ -230,7 +231,8 @@ func TestActions(t *testing.T) {
 		}
 	}
 	var request api.RealRequest
-	if len(f.posted) != 1 || json.Unmarshal([]byte(strings.TrimPrefix(f.posted[0], "/v1/services/real ")), &request) != nil ||
+	if len(f.posted) != 1 ||
+		json.Unmarshal([]byte(strings.TrimPrefix(f.posted[0], "/v1/services/real ")), &request) != nil ||
 		request != (api.RealRequest{Service: "web", Real: "10.0.0.2:8080", Do: api.DrainReal}) {
 		t.Errorf("the daemon got %q", f.posted)
 	}

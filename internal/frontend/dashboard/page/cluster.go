@@ -11,7 +11,8 @@ import (
 
 func cluster() Page {
 	return Page{Path: "cluster", Title: "Cluster", needs: hasDaemon, command: fixed("fairlead cluster status"),
-		Question: "Which node holds each virtual address, what is left of its lease, which node is behind, and what is frozen.",
+		Question: "Which node holds each virtual address, what is left of its lease, which node is behind, and what " +
+			"is frozen.",
 		view: func(v *Visit) []Section {
 			c, ok := get(v, v.Sources.Cluster, "cluster")
 			if !ok {
@@ -55,22 +56,20 @@ func addressState(a api.ClusterAddress) table.State {
 func addressTable(v *Visit, s api.ClusterStatus) table.Table {
 	rows := wording.AddressRows(s.Addresses)[1:]
 	t := table.Table{Caption: "Virtual addresses", N: len(rows), Empty: "The cluster has no virtual address.",
-		Columns: []table.Column{{Key: "address", Title: "Address"}, {Key: "holder", Title: "Holder"},
-			{Key: "for", Title: "For"}, {Key: "lease", Title: "Lease left"}, {Key: "renewed", Title: "Last renewal seen"},
-			{Key: "hold", Title: "Hold"}, {Key: "candidates", Title: "Candidates"}, {Key: "state", Title: "State"},
-			{Key: "barred", Title: "Not taken by this node because"}}}
+		Columns: table.Columns("address=Address|holder=Holder|for=For|lease=Lease left|renewed=Last renewal seen|" +
+			"hold=Hold|" +
+			"candidates=Candidates|state=State|barred=Not taken by this node because")}
 	if v.Actions {
 		t.Columns = append(t.Columns, table.Column{Key: "do", Title: "Do"})
 	}
 	t.Row = func(i int) table.Row {
 		a, w := s.Addresses[i], rows[i]
-		held := ageCell(a.Since)
-		if a.Holder == "" {
-			held = table.Cell{Text: "-"}
+		row := table.Row{ID: table.ID("address", w[0]), Cells: table.Texts(w[0], w[1], "-", w[3],
+			fmt.Sprintf("%.1fs ago", a.Renewed.Seconds()), w[4], w[5], w[6], wording.OrDash(a.Barred))}
+		row.Cells[7].State = addressState(a)
+		if a.Holder != "" {
+			row.Cells[2].Time = a.Since
 		}
-		row := table.Row{ID: table.ID("address", w[0]), Cells: []table.Cell{{Text: w[0]}, {Text: w[1]}, held, {Text: w[3]},
-			{Text: fmt.Sprintf("%.1fs ago", a.Renewed.Seconds())}, {Text: w[4]}, {Text: w[5]},
-			{Text: w[6], State: addressState(a)}, {Text: wording.OrDash(a.Barred)}}}
 		if v.Actions && a.Announce == "" {
 			at := a.Address.Addr().String()
 			row.Cells = append(row.Cells, table.Cell{Forms: []table.Form{v.form("Move", "Move "+at+" to another node", "do",
@@ -84,61 +83,63 @@ func addressTable(v *Visit, s api.ClusterStatus) table.Table {
 }
 
 func nodesTable(s api.ClusterStatus) table.Table {
-	return table.Table{ID: "n", Caption: "Nodes", N: len(s.Nodes), Columns: []table.Column{{Key: "node", Title: "Node"},
-		{Key: "addresses", Title: "Addresses"}, {Key: "version", Title: "Version"}, {Key: "state", Title: "State"},
-		{Key: "since", Title: "Daemon runs for"}, {Key: "behind", Title: "Behind", Numeric: true},
-		{Key: "why", Title: "Frozen because"}}, Row: func(i int) table.Row {
-		n := s.Nodes[i]
-		addresses := make([]string, len(n.Addresses))
-		for j, a := range n.Addresses {
-			addresses[j] = a.String()
-		}
-		runs, behind := table.Cell{Text: "-"}, table.Cell{Text: "-", Number: -1}
-		if n.Alive {
-			runs = ageCell(n.Since)
-		}
-		if n.Answered {
-			behind = table.Cell{Text: fmt.Sprint(n.Behind), Number: float64(n.Behind)}
-		}
-		if n.Behind > 0 {
-			behind.State = table.Warn
-		}
-		state := table.OK
-		switch {
-		case !n.Alive, n.Frozen != "":
-			state = table.Bad
-		case n.Drained:
-			state = table.Warn
-		}
-		return table.Row{ID: table.ID("node", n.ID), Cells: []table.Cell{{Text: n.Name},
-			{Text: wording.OrDash(strings.Join(addresses, " "))}, {Text: wording.OrDash(n.Version)},
-			{Text: wording.NodeState(n), State: state}, runs, behind, {Text: wording.OrDash(n.Frozen)}}}
-	}}
+	return table.Table{ID: "n", Caption: "Nodes", N: len(s.Nodes),
+		Columns: table.Columns("node=Node|addresses=Addresses|version=Version|state=State|since=Daemon runs for|" +
+			"behind#=Behind|why=Frozen because"), Row: func(i int) table.Row {
+			n := s.Nodes[i]
+			addresses := make([]string, len(n.Addresses))
+			for j, a := range n.Addresses {
+				addresses[j] = a.String()
+			}
+			cells := table.Texts(n.Name, wording.OrDash(strings.Join(addresses, " ")), wording.OrDash(n.Version),
+				wording.NodeState(n), "-", "-", wording.OrDash(n.Frozen))
+			if n.Alive {
+				cells[4].Time = n.Since
+			}
+			if n.Answered {
+				cells[5].Text, cells[5].Number = fmt.Sprint(n.Behind), float64(n.Behind)
+			}
+			if n.Behind > 0 {
+				cells[5].State = table.Warn
+			}
+			cells[3].State = nodeState(n)
+			return table.Row{ID: table.ID("node", n.ID), Cells: cells}
+		}}
+}
+
+// nodeState says how good the state of a node is.
+func nodeState(n api.ClusterNodeStatus) table.State {
+	switch {
+	case !n.Alive, n.Frozen != "":
+		return table.Bad
+	case n.Drained:
+		return table.Warn
+	}
+	return table.OK
 }
 
 func etcdTable(e api.EtcdHealth) table.Table {
-	return table.Table{ID: "etcd", Caption: "Servers of etcd", Small: true, N: len(e.Servers), Empty: "No server is known.",
-		Columns: []table.Column{{Key: "endpoint", Title: "Server"}, {Key: "version", Title: "Version"},
-			{Key: "role", Title: "Role"}, {Key: "size", Title: "Size"}, {Key: "state", Title: "State"}},
+	return table.Table{ID: "etcd", Caption: "Servers of etcd", Small: true, N: len(e.Servers),
+		Empty:   "No server is known.",
+		Columns: table.Columns("endpoint=Server|version=Version|role=Role|size=Size|state=State"),
 		Row: func(i int) table.Row {
 			w := wording.EtcdRow(e, e.Servers[i])
-			state := table.OK
-			if w[4] != "ok" {
-				state = table.Bad
+			cells := table.Texts(w...)
+			if cells[4].State = table.OK; w[4] != "ok" {
+				cells[4].State = table.Bad
 			}
-			return table.Row{ID: table.ID("etcd", w[0]), Cells: []table.Cell{{Text: w[0]}, {Text: w[1]}, {Text: w[2]},
-				{Text: w[3]}, {Text: w[4], State: state}}}
+			return table.Row{ID: table.ID("etcd", w[0]), Cells: cells}
 		}}
 }
 
 func sessionTable(all []api.ClusterBGPSession) table.Table {
 	rows := wording.SessionRows(all)[1:]
-	return table.Table{ID: "b", Caption: "BGP sessions", Small: true, N: len(rows), Columns: []table.Column{
-		{Key: "router", Title: "Router"}, {Key: "as", Title: "AS"}, {Key: "local", Title: "Local AS"},
-		{Key: "nodes", Title: "Nodes"}, {Key: "state", Title: "State"}, {Key: "for", Title: "For"}, {Key: "bfd", Title: "BFD"}},
+	return table.Table{ID: "b", Caption: "BGP sessions", Small: true, N: len(rows),
+		Columns: table.Columns("router=Router|as=AS|local=Local AS|nodes=Nodes|state=State|for=For|bfd=BFD"),
 		Row: func(i int) table.Row {
 			w := rows[i]
-			return table.Row{ID: table.ID("bgp", w[0]), Cells: []table.Cell{{Text: w[0]}, {Text: w[1]}, {Text: w[2]},
-				{Text: w[3]}, {Text: w[4]}, ageCell(all[i].Since), {Text: w[6]}}}
+			cells := table.Texts(w...)
+			cells[5].Time = all[i].Since
+			return table.Row{ID: table.ID("bgp", w[0]), Cells: cells}
 		}}
 }

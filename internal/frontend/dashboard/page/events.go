@@ -42,13 +42,12 @@ func eventState(k api.EventKind) table.State {
 // eventTable lists events, the newest first.
 func eventTable(all []api.Event) table.Table {
 	return table.Table{Caption: "Events", N: len(all), Empty: "There is no event since the daemon started.",
-		Columns: []table.Column{{Key: "ago", Title: "Ago"}, {Key: "event", Title: "Event"},
-			{Key: "object", Title: "Object"}, {Key: "detail", Title: "Detail"}},
+		Columns: table.Columns("ago=Ago|event=Event|object=Object|detail=Detail"),
 		Row: func(i int) table.Row {
 			e := all[len(all)-1-i]
-			return table.Row{ID: table.ID("event", e.Time.String(), string(e.Kind), e.Object), Cells: []table.Cell{
-				{Time: e.Time}, {Text: string(e.Kind), State: eventState(e.Kind)}, {Text: e.Object},
-				{Text: wording.OrDash(wording.About(e))}}}
+			cells := table.Texts("", string(e.Kind), e.Object, wording.OrDash(wording.About(e)))
+			cells[0].Time, cells[1].State = e.Time, eventState(e.Kind)
+			return table.Row{ID: table.ID("event", e.Time.String(), string(e.Kind), e.Object), Cells: cells}
 		}}
 }
 

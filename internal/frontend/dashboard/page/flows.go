@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/dashboard/table"
@@ -42,14 +41,14 @@ func fillTable(s api.Stats) table.Table {
 		name string
 		fill *counter.Fill
 	}{{"conntrack", s.Conntrack}, {"eBPF flows", s.EBPF}}
-	return table.Table{ID: "f", Caption: "Entries", Small: true, N: len(all), Columns: []table.Column{
-		{Key: "table", Title: "Table"}, {Key: "entries", Title: "Entries", Numeric: true}},
+	return table.Table{ID: "f", Caption: "Entries", Small: true, N: len(all),
+		Columns: table.Columns("table=Table|entries#=Entries"),
 		Row: func(i int) table.Row {
-			c := table.Cell{Text: fillText(all[i].fill)}
+			cells := table.Texts(all[i].name, fillText(all[i].fill))
 			if len(wrongFill(all[i].name, all[i].fill)) > 0 {
-				c.State = table.Bad
+				cells[1].State = table.Bad
 			}
-			return table.Row{ID: table.ID("fill", all[i].name), Cells: []table.Cell{{Text: all[i].name}, c}}
+			return table.Row{ID: table.ID("fill", all[i].name), Cells: cells}
 		}}
 }
 
@@ -91,45 +90,47 @@ func parts(c *counter.InOut) (in, out *uint64) {
 
 // most orders indices so that the greatest sums come first.
 func most(n int, sum func(i int) float64) []int {
-	at := make([]int, n)
-	for i := range at {
-		at[i] = i
-	}
-	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(sum(b), sum(a)) })
-	return at
+	return table.Sorted(n, func(a, b int) int { return cmp.Compare(sum(b), sum(a)) })
 }
 
 // total returns the sum of both directions.
-func total(c *counter.InOut) float64 {
-	if c == nil {
+func total(in, out *uint64) float64 {
+	if in == nil && out == nil {
 		return -1
 	}
-	return float64(c.In) + float64(c.Out)
+	sum := 0.0
+	for _, part := range []*uint64{in, out} {
+		if part != nil {
+			sum += float64(*part)
+		}
+	}
+	return sum
 }
 
-// trafficColumns are those of every table with traffic.
-func trafficColumns(first ...table.Column) []table.Column {
-	return append(first, table.Column{Key: "in", Title: "In (packets)", Numeric: true},
-		table.Column{Key: "out", Title: "Out (packets)", Numeric: true})
+// trafficColumns are in every table with traffic.
+const trafficColumns = "|in#=In (packets)|out#=Out (packets)"
+
+// traffic returns the cells of a row with traffic: texts, bytes and packets in each direction, further cells, and why
+// something is not counted.
+func traffic(first []string, in, packetsIn, out, packetsOut *uint64, notCounted string,
+	more ...table.Cell) []table.Cell {
+	cells := append(table.Texts(first...), counted(in, packetsIn), counted(out, packetsOut))
+	return append(append(cells, more...), table.Cell{Text: wording.OrDash(notCounted), State: table.Dim})
 }
 
 func publishTable(s api.Stats) table.Table {
-	at := most(len(s.Publishes), func(i int) float64 { return total(s.Publishes[i].Bytes) })
+	at := most(len(s.Publishes), func(i int) float64 { return total(parts(s.Publishes[i].Bytes)) })
 	return table.Table{ID: "p", Caption: "Published ports, most bytes first", N: len(at), Empty: "No port is published.",
-		Columns: append(trafficColumns(table.Column{Key: "publish", Title: "Publish"}, table.Column{Key: "to", Title: "To"},
-			table.Column{Key: "via", Title: "Via"}), table.Column{Key: "flows", Title: "Flows", Numeric: true},
-			table.Column{Key: "live", Title: "Live", Numeric: true},
-			table.Column{Key: "dropped", Title: "Dropped in", Numeric: true},
-			table.Column{Key: "why", Title: "Not counted"}),
+		Columns: table.Columns("publish=Publish|to=To|via=Via" + trafficColumns +
+			"|flows#=Flows|live#=Live|dropped#=Dropped in|why=Not counted"),
 		Row: func(i int) table.Row {
 			p := s.Publishes[at[i]]
 			in, out := parts(p.Bytes)
 			packetsIn, packetsOut := parts(p.Packets)
 			drops, _ := parts(p.Drops)
-			return table.Row{ID: table.ID("publish", p.Publish.String()), Cells: []table.Cell{{Text: wording.PublishText(p)},
-				{Text: fmt.Sprintf("%s:%s", p.Endpoint, p.Ports)}, {Text: string(p.Via)}, counted(in, packetsIn),
-				counted(out, packetsOut), number(p.Flows), number(p.Live), dropped(drops),
-				{Text: wording.OrDash(p.NotCounted), State: table.Dim}}}
+			return table.Row{ID: table.ID("publish", p.Publish.String()), Cells: traffic([]string{wording.PublishText(p),
+				fmt.Sprintf("%s:%s", p.Endpoint, p.Ports), string(p.Via)}, in, packetsIn, out, packetsOut, p.NotCounted,
+				number(p.Flows), number(p.Live), dropped(drops))}
 		}}
 }
 
@@ -144,21 +145,20 @@ func realStatsTable(s api.Stats) table.Table {
 			all = append(all, one{&s.Services[i], &s.Services[i].Reals[j]})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b one) int { return cmp.Compare(sum(b.real.Bytes), sum(a.real.Bytes)) })
+	at := most(len(all), func(i int) float64 {
+		bytes := orNone(all[i].real.Bytes)
+		return total(bytes.In, bytes.Out)
+	})
 	return table.Table{ID: "r", Caption: "Real servers, most bytes first", N: len(all),
-		Empty: "There is no virtual service.", Columns: append(trafficColumns(table.Column{Key: "real", Title: "Real server"},
-			table.Column{Key: "service", Title: "Service"}, table.Column{Key: "state", Title: "State"}),
-			table.Column{Key: "flows", Title: "Flows", Numeric: true}, table.Column{Key: "live", Title: "Live", Numeric: true},
-			table.Column{Key: "transitions", Title: "State changes", Numeric: true},
-			table.Column{Key: "why", Title: "Not counted"}),
+		Empty: "There is no virtual service.", Columns: table.Columns("real=Real server|service=Service|state=State" +
+			trafficColumns + "|flows#=Flows|live#=Live|transitions#=State changes|why=Not counted"),
 		Row: func(i int) table.Row {
-			r := all[i].real
+			r, service := all[at[i]].real, all[at[i]].service.Service
 			bytes, packets := orNone(r.Bytes), orNone(r.Packets)
-			return table.Row{ID: table.ID("stats", all[i].service.Service, r.Real.String()), Cells: []table.Cell{
-				{Text: wording.StatsReal(*r)}, {Text: all[i].service.Service},
-				{Text: string(r.State), State: realState(r.State)}, counted(bytes.In, packets.In),
-				counted(bytes.Out, packets.Out), number(r.Flows), number(r.Live), number(&r.Transitions),
-				{Text: wording.OrDash(r.NotCounted), State: table.Dim}}}
+			cells := traffic([]string{wording.StatsReal(*r), service, string(r.State)}, bytes.In, packets.In, bytes.Out,
+				packets.Out, r.NotCounted, number(r.Flows), number(r.Live), number(&r.Transitions))
+			cells[2].State = realState(r.State)
+			return table.Row{ID: table.ID("stats", service, r.Real.String()), Cells: cells}
 		}}
 }
 
@@ -170,42 +170,27 @@ func orNone(c *api.Counted) api.Counted {
 	return *c
 }
 
-// sum returns the sum of the directions that are counted.
-func sum(c *api.Counted) (n uint64) {
-	for _, part := range []*uint64{orNone(c).In, orNone(c).Out} {
-		if part != nil {
-			n += *part
-		}
-	}
-	return n
-}
-
 func endpointTable(s api.Stats) table.Table {
-	bytes := func(e api.EndpointStats) float64 {
-		if e.Traffic == nil {
-			return -1
+	none := &counter.Traffic{}
+	at := most(len(s.Endpoints), func(i int) float64 {
+		if t := s.Endpoints[i].Traffic; t != nil {
+			return total(parts(&t.Bytes))
 		}
-		return total(&e.Traffic.Bytes)
-	}
-	at := most(len(s.Endpoints), func(i int) float64 { return bytes(s.Endpoints[i]) })
+		return -1
+	})
 	return table.Table{Caption: "Endpoints, most bytes first", N: len(at), Empty: "Nothing is attached.",
-		Columns: append(trafficColumns(table.Column{Key: "endpoint", Title: "Endpoint"},
-			table.Column{Key: "network", Title: "Network"}, table.Column{Key: "driver", Title: "Driver"}),
-			table.Column{Key: "droppedin", Title: "Dropped in", Numeric: true},
-			table.Column{Key: "droppedout", Title: "Dropped out", Numeric: true},
-			table.Column{Key: "why", Title: "Not counted"}),
+		Columns: table.Columns("endpoint=Endpoint|network=Network|driver=Driver" + trafficColumns +
+			"|droppedin#=Dropped in|droppedout#=Dropped out|why=Not counted"),
 		Row: func(i int) table.Row {
 			e := s.Endpoints[at[i]]
-			row := table.Row{ID: table.ID("endpoint", e.Endpoint, e.Network), Cells: []table.Cell{{Text: e.Endpoint},
-				{Text: e.Network}, {Text: string(e.Driver)}}}
-			if t := e.Traffic; t != nil {
-				row.Cells = append(row.Cells, counted(&t.Bytes.In, &t.Packets.In), counted(&t.Bytes.Out, &t.Packets.Out),
-					dropped(&t.Drops.In), dropped(&t.Drops.Out))
-			} else {
-				none := table.Cell{Text: "-", Number: -1}
-				row.Cells = append(row.Cells, none, none, none, none)
+			t := cmp.Or(e.Traffic, none)
+			cells := traffic([]string{e.Endpoint, e.Network, string(e.Driver)}, &t.Bytes.In, &t.Packets.In, &t.Bytes.Out,
+				&t.Packets.Out, e.NotCounted, dropped(&t.Drops.In), dropped(&t.Drops.Out))
+			if t == none {
+				for i := 3; i < 7; i++ {
+					cells[i] = table.Cell{Text: "-", Number: -1}
+				}
 			}
-			return table.Row{ID: row.ID, Cells: append(row.Cells, table.Cell{Text: wording.OrDash(e.NotCounted),
-				State: table.Dim})}
+			return table.Row{ID: table.ID("endpoint", e.Endpoint, e.Network), Cells: cells}
 		}}
 }

@@ -37,49 +37,45 @@ func lab() Page {
 
 func courseTable(l source.Lab) table.Table {
 	t := table.Table{Caption: "Ratios", N: len(l.Courses), Empty: "The history has no session: record one with " +
-		"`fairlead lab run --history`.", Columns: []table.Column{{Key: "suite", Title: "Suite"},
-		{Key: "client", Title: "Client"}, {Key: "figure", Title: "Figure"}, {Key: "path", Title: "Path"},
-		{Key: "baseline", Title: "Baseline"}, {Key: "median", Title: "Median", Numeric: true},
-		{Key: "last", Title: "Last", Numeric: true}, {Key: "expected", Title: "Expected"},
-		{Key: "history", Title: "History"}, {Key: "verdict", Title: "Verdict"}}}
+		"`fairlead lab run --history`.",
+		Columns: table.Columns("suite=Suite|client=Client|figure=Figure|path=Path|baseline=Baseline|median#=Median|" +
+			"last#=Last|expected=Expected|history=History|verdict=Verdict")}
 	t.Row = func(i int) table.Row {
 		c := l.Courses[i]
 		at := slices.IndexFunc(l.Groups, func(g history.Group) bool { return g.Setup == c.Setup })
 		words := report.HistoryRow(l.Groups[at], c)
 		state := map[history.Verdict]table.State{history.Worse: table.Bad, history.Better: table.OK}[c.Verdict]
+		cells := table.Texts(append([]string{c.Setup.Suite, string(c.Client)}, words...)...)
+		cells[5].Number, cells[6].Number, cells[9].State = c.Median, c.Points[len(c.Points)-1].Ratio, state
 		return table.Row{ID: table.ID(fmt.Sprint(c.Setup), c.Path, string(c.Client), c.Workload, string(c.Metric)),
-			Cells: []table.Cell{{Text: c.Setup.Suite}, {Text: string(c.Client)}, {Text: words[0]}, {Text: words[1]},
-				{Text: words[2]}, {Text: words[3], Number: c.Median},
-				{Text: words[4], Number: c.Points[len(c.Points)-1].Ratio}, {Text: words[5]}, {Text: words[6]},
-				{Text: words[7], State: state}}}
+			Cells: cells}
 	}
 	return t
 }
 
 func summaryTable(r *result.Report) table.Table {
-	t := table.Table{ID: "l", Caption: "Results", N: len(r.Summary), Columns: []table.Column{{Key: "path", Title: "Path"},
-		{Key: "client", Title: "Client"}, {Key: "workload", Title: "Workload"}, {Key: "metric", Title: "Metric"},
-		{Key: "value", Title: "Median (interval)", Numeric: true}, {Key: "unit", Title: "Unit"},
-		{Key: "ratio", Title: "Ratio (interval)", Numeric: true}, {Key: "floor", Title: "Floor", Numeric: true},
-		{Key: "rounds", Title: "Rounds", Numeric: true}, {Key: "differs", Title: "Differs from the baseline"}}}
+	t := table.Table{ID: "l", Caption: "Results", N: len(r.Summary),
+		Columns: table.Columns("path=Path|client=Client|workload=Workload|metric=Metric|value#=Median (interval)|" +
+			"unit=Unit|" +
+			"ratio#=Ratio (interval)|floor#=Floor|rounds#=Rounds|differs=Differs from the baseline")}
 	t.Row = func(i int) table.Row {
 		s := r.Summary[i]
-		ratio, differs := table.Cell{Text: "-"}, table.Cell{Text: "-"}
+		ratio, differs := "-", "-"
 		if s.Baseline != "" && s.Ratio > 0 {
-			ratio = table.Cell{Text: fmt.Sprintf("%.3f (%.3f to %.3f)", s.Ratio, s.RatioLow, s.RatioHigh), Number: s.Ratio}
-			differs.Text = "not distinguishable"
+			ratio = fmt.Sprintf("%.3f (%.3f to %.3f)", s.Ratio, s.RatioLow, s.RatioHigh)
+			differs = "not distinguishable"
 			if s.Distinguishable {
-				differs.Text = "yes"
+				differs = "yes"
 			}
 		}
 		if s.Lacks != "" {
-			differs.Text = s.Lacks
+			differs = s.Lacks
 		}
-		return table.Row{ID: table.ID(s.Path, string(s.Client), s.Workload, string(s.Metric)), Cells: []table.Cell{
-			{Text: s.Path}, {Text: string(s.Client)}, {Text: s.Workload}, {Text: string(s.Metric)},
-			{Text: fmt.Sprintf("%.4g (%.4g to %.4g)", s.Value, s.Low, s.High), Number: s.Value}, {Text: s.Unit}, ratio,
-			{Text: fmt.Sprintf("±%.1f %%", s.Noise*100), Number: s.Noise}, {Text: fmt.Sprint(s.Rounds),
-				Number: float64(s.Rounds)}, differs}}
+		cells := table.Texts(s.Path, string(s.Client), s.Workload, string(s.Metric),
+			fmt.Sprintf("%.4g (%.4g to %.4g)", s.Value, s.Low, s.High), s.Unit, ratio,
+			fmt.Sprintf("±%.1f %%", s.Noise*100), fmt.Sprint(s.Rounds), differs)
+		cells[4].Number, cells[6].Number, cells[7].Number, cells[8].Number = s.Value, s.Ratio, s.Noise, float64(s.Rounds)
+		return table.Row{ID: table.ID(s.Path, string(s.Client), s.Workload, string(s.Metric)), Cells: cells}
 	}
 	return t
 }

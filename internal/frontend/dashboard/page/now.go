@@ -84,8 +84,11 @@ func wrong(v *Visit) (all []Item) {
 		host, _ := get(v, v.Sources.Host, "host")
 		all = append(all, found(host.Findings)...)
 	}
-	slices.SortStableFunc(all, func(a, b Item) int { return order[a.State] - order[b.State] })
-	return all
+	sorted := make([]Item, len(all))
+	for i, at := range table.Sorted(len(all), func(a, b int) int { return order[all[a].State] - order[all[b].State] }) {
+		sorted[i] = all[at]
+	}
+	return sorted
 }
 
 func wrongServices(v *Visit, services []api.ServiceView) (all []Item) {

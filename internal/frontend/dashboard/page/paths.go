@@ -46,8 +46,8 @@ func divided(all []paths.Path) (alone, published []paths.Path) {
 }
 
 func pathTable(id string, all []paths.Path, questions []promise.Question, courses []report.Course) table.Table {
-	t := table.Table{ID: id, Caption: "Paths", N: len(all), Columns: []table.Column{{Key: "path", Title: "Path"},
-		{Key: "here", Title: "On this host"}, {Key: "cost", Title: "Cost, measured here"}}}
+	t := table.Table{ID: id, Caption: "Paths", N: len(all),
+		Columns: table.Columns("path=Path|here=On this host|cost=Cost, measured here")}
 	for i, q := range questions {
 		t.Columns = append(t.Columns, table.Column{Key: fmt.Sprint("promise", i), Title: string(q)})
 	}
@@ -55,18 +55,18 @@ func pathTable(id string, all []paths.Path, questions []promise.Question, course
 		table.Column{Key: "features", Title: "Needs"})
 	t.Row = func(i int) table.Row {
 		p := all[i]
-		here := table.Cell{Text: "can be built", State: table.OK}
+		here, state := "can be built", table.OK
 		if p.Unavailable != "" {
-			here = table.Cell{Text: "cannot be built: " + p.Unavailable, State: table.Bad}
+			here, state = "cannot be built: "+p.Unavailable, table.Bad
 		}
-		row := table.Row{ID: table.ID("path", wording.PathName(p)), Cells: []table.Cell{{Text: wording.PathName(p)}, here,
-			{Text: costOf(p, courses)}}}
+		words := []string{wording.PathName(p), here, costOf(p, courses)}
 		for _, q := range questions {
 			a := p.Promises[q]
-			row.Cells = append(row.Cells, table.Cell{Text: strings.TrimSuffix(wording.YesNo(a)+": "+a.How, ": ")})
+			words = append(words, strings.TrimSuffix(wording.YesNo(a)+": "+a.How, ": "))
 		}
-		return table.Row{ID: row.ID, Cells: append(row.Cells, table.Cell{Text: wording.OrDash(p.Kernel)},
-			table.Cell{Text: wording.OrDash(featuresText(p.Needs))})}
+		cells := table.Texts(append(words, wording.OrDash(p.Kernel), wording.OrDash(featuresText(p.Needs)))...)
+		cells[1].State = state
+		return table.Row{ID: table.ID("path", words[0]), Cells: cells}
 	}
 	return t
 }

@@ -27,17 +27,14 @@ func portsPage() Page {
 }
 
 func portTable(all []ports.Port) table.Table {
-	return table.Table{Caption: "Ports", N: len(all), Empty: "No port is in use.", Columns: []table.Column{
-		{Key: "port", Title: "Port"}, {Key: "address", Title: "Address"}, {Key: "process", Title: "Process"},
-		{Key: "container", Title: "Container"}, {Key: "network", Title: "Network"}, {Key: "mode", Title: "Mode"},
-		{Key: "to", Title: "To"}, {Key: "from", Title: "Reached from"}, {Key: "firewall", Title: "Firewall"}},
+	return table.Table{Caption: "Ports", N: len(all), Empty: "No port is in use.",
+		Columns: table.Columns("port=Port|address=Address|process=Process|container=Container|network=Network|" +
+			"mode=Mode|" +
+			"to=To|from=Reached from|firewall=Firewall"),
 		Row: func(i int) table.Row {
 			p := all[i]
 			words := wording.PortRow(p)
-			row := table.Row{ID: table.ID(append([]string{"port"}, words...)...)}
-			for _, w := range words {
-				row.Cells = append(row.Cells, table.Cell{Text: w})
-			}
+			row := table.Row{ID: table.ID(words...), Cells: table.Texts(words...)}
 			row.Cells[0].Number = float64(p.Ports.First)
 			if p.Ended {
 				row.Cells[3].State = table.Bad

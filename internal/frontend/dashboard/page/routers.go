@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -42,8 +41,9 @@ func routers() Page {
 					What: "source " + name, Text: strings.Join(g.RawData.Sources[name].Errors, "; ")})
 			}
 			list := routerList(g)
-			return append(all, Section{ID: "routers", Title: "Routers", Table: v.tabled(listTable("", "Routers", list, "Protocol",
-				"Name", "Entry points", "Rule", "Service", "State", "Reason"))},
+			return append(all, Section{ID: "routers", Title: "Routers",
+				Table: v.tabled(listTable("", "Routers", list, "Protocol",
+					"Name", "Entry points", "Rule", "Service", "State", "Reason"))},
 				Section{ID: "services", Title: "Services of the gateway", Table: v.tabled(listTable("s",
 					"Services of the gateway", serviceList(g), "Protocol", "Name", "Type", "Servers", "State", "Reason"))},
 				Section{ID: "middlewares", Title: "Middlewares", Table: v.tabled(listTable("m", "Middlewares",
@@ -69,8 +69,11 @@ func listedRows(rows [][]string, status int) []listed {
 			all[i].state = table.Warn
 		}
 	}
-	slices.SortStableFunc(all, func(a, b listed) int { return cmp.Compare(order[a.state], order[b.state]) })
-	return all
+	sorted := make([]listed, len(all))
+	for i, at := range table.Sorted(len(all), func(a, b int) int { return order[all[a].state] - order[all[b].state] }) {
+		sorted[i] = all[at]
+	}
+	return sorted
 }
 
 func routerList(g source.Gateway) []listed {
@@ -108,14 +111,8 @@ func listTable(id, caption string, all []listed, titles ...string) table.Table {
 	}
 	t.Columns[0], t.Columns[1] = t.Columns[1], t.Columns[0]
 	t.Row = func(i int) table.Row {
-		row := table.Row{ID: table.ID(append([]string{caption}, all[i].words[:2]...)...)}
-		for j, w := range all[i].words {
-			c := table.Cell{Text: w}
-			if j == status {
-				c.State = all[i].state
-			}
-			row.Cells = append(row.Cells, c)
-		}
+		row := table.Row{ID: table.ID(caption, all[i].words[0], all[i].words[1]), Cells: table.Texts(all[i].words...)}
+		row.Cells[status].State = all[i].state
 		row.Cells[0], row.Cells[1] = row.Cells[1], row.Cells[0]
 		return row
 	}
@@ -131,11 +128,10 @@ func answerSections(v *Visit, at string) []Section {
 	}
 	rows := wording.AnswerRows(a)
 	t := table.Table{ID: "a", Caption: "What the request meets", Small: true, N: len(rows),
-		Empty: "The request meets nothing.", Columns: []table.Column{{Key: "kind", Title: "Step"}, {Key: "name", Title: "Name"},
-			{Key: "more", Title: "Details"}}, Row: func(i int) table.Row {
+		Empty:   "The request meets nothing.",
+		Columns: table.Columns("kind=Step|name=Name|more=Details"), Row: func(i int) table.Row {
 			r := rows[i]
-			return table.Row{ID: table.ID("answer", r[0], r[1]), Cells: []table.Cell{{Text: r[0]}, {Text: r[1]},
-				{Text: wording.OrDash(r[2])}}}
+			return table.Row{ID: table.ID("answer", r[0], r[1]), Cells: table.Texts(r[0], r[1], wording.OrDash(r[2]))}
 		}}
 	return []Section{{ID: "answer", Title: "GET " + at, Table: v.tabled(t), Lines: wording.AnswerLines(a)}}
 }
@@ -191,18 +187,15 @@ func certificateEnd(c shown.Certificate, now time.Time) string {
 func days(d time.Duration) string { return wording.Age(time.Now().Add(-d)) }
 
 func certificateTable(all []shown.Certificate, now time.Time) table.Table {
-	list := slices.Clone(all)
-	slices.SortStableFunc(list, func(a, b shown.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-	return table.Table{Caption: "Certificates", N: len(list), Empty: "The gateway has no certificate.",
-		Columns: []table.Column{{Key: "names", Title: "Names"}, {Key: "end", Title: "End"},
-			{Key: "until", Title: "Valid until (UTC)"}, {Key: "issuer", Title: "Issuer"}, {Key: "use", Title: "Use"},
-			{Key: "resolver", Title: "Resolver"}, {Key: "state", Title: "State"},
-			{Key: "next", Title: "Next attempt (UTC)"}, {Key: "reason", Title: "Reason"}},
+	at := table.Sorted(len(all), func(a, b int) int { return all[a].NotAfter.Compare(all[b].NotAfter) })
+	return table.Table{Caption: "Certificates", N: len(all), Empty: "The gateway has no certificate.",
+		Columns: table.Columns("names=Names|end=End|until=Valid until (UTC)|issuer=Issuer|use=Use|resolver=Resolver|" +
+			"state=State|next=Next attempt (UTC)|reason=Reason"),
 		Row: func(i int) table.Row {
-			c := list[i]
+			c := all[at[i]]
 			w := wording.CertificateRow(c)
-			return table.Row{ID: table.ID("certificate", w[0], w[4], w[3]), Cells: []table.Cell{{Text: w[0]},
-				{Text: certificateEnd(c, now), State: certificateState(c, now), Number: float64(c.NotAfter.Unix())},
-				{Text: w[2]}, {Text: w[1]}, {Text: w[3]}, {Text: w[4]}, {Text: w[5]}, {Text: w[6]}, {Text: w[7]}}}
+			cells := table.Texts(w[0], certificateEnd(c, now), w[2], w[1], w[3], w[4], w[5], w[6], w[7])
+			cells[1].State, cells[1].Number = certificateState(c, now), float64(c.NotAfter.Unix())
+			return table.Row{ID: table.ID("certificate", w[0], w[4], w[3]), Cells: cells}
 		}}
 }

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -33,18 +32,17 @@ type real struct {
 	view    *api.RealView
 }
 
-// reals returns the real servers of services: first those that are not up.
-func reals(all []api.ServiceView) []real {
-	var list []real
+// reals returns the real servers of services, and their indices in the order of the page: first those that are not up.
+func reals(all []api.ServiceView) (list []real, at []int) {
 	for i := range all {
 		for j := range all[i].Servers {
 			list = append(list, real{&all[i], &all[i].Servers[j]})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b real) int {
-		return cmp.Compare(order[realState(a.view.State)], order[realState(b.view.State)])
+	at = table.Sorted(len(list), func(a, b int) int {
+		return order[realState(list[a].view.State)] - order[realState(list[b].view.State)]
 	})
-	return list
+	return list, at
 }
 
 // order puts what is wrong first.
@@ -75,17 +73,16 @@ func serviceState(v api.ServiceView) table.State {
 }
 
 func realTable(v *Visit, all []api.ServiceView) table.Table {
-	list := reals(all)
+	list, at := reals(all)
 	t := table.Table{Caption: "Real servers", N: len(list), Empty: "There is no virtual service: create one with " +
-		"`fairlead service add`.", Columns: []table.Column{{Key: "real", Title: "Real server"},
-		{Key: "service", Title: "Service"}, {Key: "state", Title: "State"}, {Key: "since", Title: "For"},
-		{Key: "cause", Title: "Cause"}, {Key: "checked", Title: "Last check, ago"}, {Key: "found", Title: "Found"},
-		{Key: "took", Title: "Took", Numeric: true}, {Key: "weight", Title: "Weight", Numeric: true},
-		{Key: "active", Title: "Active", Numeric: true}, {Key: "drain", Title: "Drain ends in"}}}
+		"`fairlead service add`.",
+		Columns: table.Columns("real=Real server|service=Service|state=State|since=For|cause=Cause|" +
+			"checked=Last check, ago|" +
+			"found=Found|took#=Took|weight#=Weight|active#=Active|drain=Drain ends in")}
 	if v.Actions {
 		t.Columns = append(t.Columns, table.Column{Key: "do", Title: "Do"})
 	}
-	t.Row = func(i int) table.Row { return realRow(v, list[i]) }
+	t.Row = func(i int) table.Row { return realRow(v, list[at[i]]) }
 	return t
 }
 
@@ -104,12 +101,11 @@ func realRow(v *Visit, r real) table.Row {
 		flows = float64(*r.view.Flows)
 	}
 	row := table.Row{ID: table.ID("real", r.service.Name, wording.RealText(*r.view), r.view.Selected),
-		Cells: []table.Cell{{Text: strings.TrimPrefix(words[0], "  -> ")},
-			{Text: r.service.Name, Link: v.link("service", "name", r.service.Name)},
-			{Text: words[4], State: realState(r.view.State)}, ageCell(r.view.Since), {Text: words[6]},
-			ageCell(r.view.Checked), {Text: wording.OrDash(r.view.Found)},
-			{Text: took, Number: float64(r.view.Latency)}, {Text: words[2], Number: float64(r.view.Weight)},
-			{Text: words[3], Number: flows}, {Text: left}}}
+		Cells: table.Texts(strings.TrimPrefix(words[0], "  -> "), r.service.Name, words[4], "-", words[6], "-",
+			wording.OrDash(r.view.Found), took, words[2], words[3], left)}
+	row.Cells[1].Link, row.Cells[2].State = v.link("service", "name", r.service.Name), realState(r.view.State)
+	row.Cells[3].Time, row.Cells[5].Time = r.view.Since, r.view.Checked
+	row.Cells[7].Number, row.Cells[8].Number, row.Cells[9].Number = float64(r.view.Latency), float64(r.view.Weight), flows
 	if v.Actions {
 		row.Cells = append(row.Cells, table.Cell{Forms: []table.Form{realForm(v, r)}})
 	}
@@ -126,30 +122,18 @@ func realForm(v *Visit, r real) table.Form {
 	return v.form(button, button+" "+name+" of "+r.service.Name, "do", string(do), "service", r.service.Name, "real", name)
 }
 
-// ageCell returns a cell with the age of a time, or a dash.
-func ageCell(t time.Time) table.Cell {
-	if t.IsZero() {
-		return table.Cell{Text: "-"}
-	}
-	return table.Cell{Time: t}
-}
-
 func serviceTable(v *Visit, all []api.ServiceView) table.Table {
-	list := make([]*api.ServiceView, len(all))
-	for i := range all {
-		list[i] = &all[i]
-	}
-	slices.SortStableFunc(list, func(a, b *api.ServiceView) int {
-		return cmp.Compare(order[serviceState(*a)], order[serviceState(*b)])
+	at := table.Sorted(len(all), func(a, b int) int {
+		return order[serviceState(all[a])] - order[serviceState(all[b])]
 	})
-	return table.Table{N: len(list), Empty: "There is no virtual service.", Columns: []table.Column{
-		{Key: "name", Title: "Name"}, {Key: "protocol", Title: "Protocol"}, {Key: "address", Title: "Address:port"},
-		{Key: "scheduler", Title: "Scheduler"}, {Key: "plane", Title: "Plane"}, {Key: "state", Title: "State"}},
+	return table.Table{N: len(all), Empty: "There is no virtual service.",
+		Columns: table.Columns("name=Name|protocol=Protocol|address=Address:port|scheduler=Scheduler|plane=Plane|" +
+			"state=State"),
 		Row: func(i int) table.Row {
-			words := wording.ServiceRow(*list[i])
-			return table.Row{ID: table.ID("service", list[i].Name), Cells: []table.Cell{
-				{Text: words[0], Link: v.link("service", "name", words[0])}, {Text: words[1]}, {Text: words[2]},
-				{Text: words[3]}, {Text: words[4]}, {Text: words[5], State: serviceState(*list[i])}}}
+			one := all[at[i]]
+			cells := table.Texts(wording.ServiceRow(one)...)
+			cells[0].Link, cells[5].State = v.link("service", "name", one.Name), serviceState(one)
+			return table.Row{ID: table.ID("service", one.Name), Cells: cells}
 		}}
 }
 
@@ -198,21 +182,21 @@ func nodeTable(v api.ServiceView) table.Table {
 			if n.Problem != "" {
 				found = "unknown: " + n.Problem
 			}
-			rows = append(rows, table.Row{ID: table.ID("node", wording.RealText(s), n.Node), Cells: []table.Cell{
-				{Text: wording.RealText(s)}, {Text: n.Node}, {Text: found, State: realState(n.State)}}})
+			cells := table.Texts(wording.RealText(s), n.Node, found)
+			cells[2].State = realState(n.State)
+			rows = append(rows, table.Row{ID: table.ID("node", wording.RealText(s), n.Node), Cells: cells})
 		}
 	}
-	return table.Table{ID: "n", Caption: "Findings of nodes", Small: true, N: len(rows), Columns: []table.Column{
-		{Key: "real", Title: "Real server"}, {Key: "node", Title: "Node"}, {Key: "found", Title: "Found there"}},
-		Row: func(i int) table.Row { return rows[i] }}
+	return table.Table{ID: "n", Caption: "Findings of nodes", Small: true, N: len(rows),
+		Columns: table.Columns("real=Real server|node=Node|found=Found there"),
+		Row:     func(i int) table.Row { return rows[i] }}
 }
 
 func settingTable(v api.ServiceView) table.Table {
 	var rows []table.Row
 	add := func(name, value string) {
 		if value != "" {
-			rows = append(rows, table.Row{ID: table.ID("setting", name, value), Cells: []table.Cell{{Text: name},
-				{Text: value}}})
+			rows = append(rows, table.Row{ID: table.ID("setting", name, value), Cells: table.Texts(name, value)})
 		}
 	}
 	for _, f := range syntax.ServiceFields() {
@@ -225,7 +209,7 @@ func settingTable(v api.ServiceView) table.Table {
 	if v.Origin != model.FromCommand {
 		add("declared by", string(v.Origin))
 	}
-	return table.Table{ID: "set", Caption: "Settings", Small: true, N: len(rows), Columns: []table.Column{
-		{Key: "setting", Title: "Setting"}, {Key: "value", Title: "Value"}},
-		Row: func(i int) table.Row { return rows[i] }}
+	return table.Table{ID: "set", Caption: "Settings", Small: true, N: len(rows),
+		Columns: table.Columns("setting=Setting|value=Value"),
+		Row:     func(i int) table.Row { return rows[i] }}
 }

@@ -32,20 +32,25 @@ type Visit struct {
 }
 
 // get returns the value of a source for the page, and false if there is none yet. what names it in texts.
-func get[T any](v *Visit, s *source.Source[T], what string) (value T, ok bool) {
-	r := s.Get(v.Context)
-	v.refresh = append(v.refresh, s.Refresh)
-	if r.Err != nil {
-		v.failed(r.Err, what, r.At)
+func get[T any](v *Visit, s *source.Source[T], what string) (T, bool) {
+	value, status := s.Get(v.Context)
+	return value, v.note(status, s.Refresh, what)
+}
+
+// note notes how old a value on the page is. It reports whether there is a value.
+func (v *Visit) note(s source.Status, refresh func() uint64, what string) bool {
+	v.refresh = append(v.refresh, refresh)
+	if s.Err != nil {
+		v.failed(s.Err, what, s.At)
 	}
-	if r.At.IsZero() {
-		v.waiting = v.waiting || r.Err == nil
-		return value, false
+	if s.At.IsZero() {
+		v.waiting = v.waiting || s.Err == nil
+		return false
 	}
-	if v.oldest.IsZero() || r.At.Before(v.oldest) {
-		v.oldest = r.At
+	if v.oldest.IsZero() || s.At.Before(v.oldest) {
+		v.oldest = s.At
 	}
-	return r.Value, true
+	return true
 }
 
 // failed notes that a value could not be read. The page shows the one of the given time, if that is not zero.

@@ -28,9 +28,8 @@ const (
 	limit = 30 * time.Second
 )
 
-// Reading is a value with its age.
-type Reading[T any] struct {
-	Value T
+// Status says how old a value is, and whether it could be read again.
+type Status struct {
 	// At is when the value was read; zero if there is none yet.
 	At time.Time
 	// Took is how long that took.
@@ -42,11 +41,27 @@ type Reading[T any] struct {
 }
 
 // Source reads values of one kind. It is safe for concurrent use.
-type Source[T any] struct {
-	read func(context.Context) (T, error)
+type Source[T any] struct{ reader }
 
-	mu   sync.Mutex
-	last Reading[T]
+// New returns a source that reads with a function.
+func New[T any](read func(context.Context) (T, error)) *Source[T] {
+	return &Source[T]{reader{read: func(ctx context.Context) (any, error) { return read(ctx) }}}
+}
+
+// Get returns the newest value. It waits up to Patience for a reading, or until ctx ends.
+func (s *Source[T]) Get(ctx context.Context) (T, Status) {
+	value, status := s.get(ctx)
+	v, _ := value.(T) // nil before the first reading
+	return v, status
+}
+
+// reader is a source without the type of its values.
+type reader struct {
+	read func(context.Context) (any, error)
+
+	mu     sync.Mutex
+	value  any
+	status Status
 	// tried is the end of the last attempt, and pending is closed at the end of the running one; nil if none runs.
 	tried   time.Time
 	cost    time.Duration
@@ -54,13 +69,8 @@ type Source[T any] struct {
 	drop    *time.Timer
 }
 
-// New returns a source that reads with a function.
-func New[T any](read func(context.Context) (T, error)) *Source[T] { return &Source[T]{read: read} }
-
-// Get returns the newest value. It waits up to Patience for a reading, or until ctx ends.
-func (s *Source[T]) Get(ctx context.Context) Reading[T] {
-	pending := s.start(time.Now())
-	if pending != nil {
+func (s *reader) get(ctx context.Context) (any, Status) {
+	if pending := s.start(time.Now()); pending != nil {
 		wait := time.NewTimer(Patience)
 		defer wait.Stop()
 		select {
@@ -71,19 +81,19 @@ func (s *Source[T]) Get(ctx context.Context) Reading[T] {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last
+	return s.value, s.status
 }
 
 // Refresh starts a reading if it is time for one, and returns the version of the newest value. It does not wait.
-func (s *Source[T]) Refresh() uint64 {
+func (s *reader) Refresh() uint64 {
 	s.start(time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last.Version
+	return s.status.Version
 }
 
 // Expire makes the next Get read, because a request has changed the value.
-func (s *Source[T]) Expire() {
+func (s *reader) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tried = time.Time{}
@@ -91,7 +101,7 @@ func (s *Source[T]) Expire() {
 
 // start starts a reading if it is time for one. It returns what is closed at the end of the running one; nil if
 // none runs.
-func (s *Source[T]) start(now time.Time) chan struct{} {
+func (s *reader) start(now time.Time) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep()
@@ -107,7 +117,7 @@ func (s *Source[T]) start(now time.Time) chan struct{} {
 }
 
 // run reads once.
-func (s *Source[T]) run(done chan struct{}) {
+func (s *reader) run(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	began := time.Now()
@@ -116,17 +126,17 @@ func (s *Source[T]) run(done chan struct{}) {
 	defer s.mu.Unlock()
 	s.tried = time.Now()
 	s.cost = s.tried.Sub(began)
-	s.last.Err = err
-	s.last.Version++
+	s.status.Err = err
+	s.status.Version++
 	if err == nil {
-		s.last.Value, s.last.At, s.last.Took = value, s.tried, s.cost
+		s.value, s.status.At, s.status.Took = value, s.tried, s.cost
 	}
 	s.pending = nil
 	close(done)
 }
 
 // keep postpones the end of the value.
-func (s *Source[T]) keep() {
+func (s *reader) keep() {
 	if s.drop == nil {
 		s.drop = time.AfterFunc(Keep, s.forget)
 		return
@@ -135,9 +145,8 @@ func (s *Source[T]) keep() {
 }
 
 // forget drops the value.
-func (s *Source[T]) forget() {
+func (s *reader) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	version := s.last.Version
-	s.last, s.tried = Reading[T]{Version: version}, time.Time{}
+	s.value, s.status, s.tried = nil, Status{Version: s.status.Version}, time.Time{}
 }

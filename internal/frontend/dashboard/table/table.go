@@ -59,6 +59,35 @@ type Column struct {
 	Numeric bool
 }
 
+// Columns returns columns from the text "KEY=TITLE|KEY#=TITLE": those with # are numeric.
+func Columns(text string) (all []Column) {
+	for part := range strings.SplitSeq(text, "|") {
+		key, title, _ := strings.Cut(part, "=")
+		name, numeric := strings.CutSuffix(key, "#")
+		all = append(all, Column{name, title, numeric})
+	}
+	return all
+}
+
+// Texts returns cells with texts.
+func Texts(all ...string) []Cell {
+	cells := make([]Cell, len(all))
+	for i, text := range all {
+		cells[i].Text = text
+	}
+	return cells
+}
+
+// Sorted returns the indices of n rows in an order. Equal rows keep theirs.
+func Sorted(n int, compare func(a, b int) int) []int {
+	at := make([]int, n)
+	for i := range at {
+		at[i] = i
+	}
+	slices.SortStableFunc(at, compare)
+	return at
+}
+
 // Row is one row.
 type Row struct {
 	// ID is unique on the page, and stays that of the same object.

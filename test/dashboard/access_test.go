@@ -226,7 +226,9 @@ func writePair(t *testing.T, dir, name string) {
 // client returns a client for a dashboard with TLS.
 func client(roots *x509.CertPool, most uint16, own ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MaxVersion: most,
-		Certificates: own}}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		Certificates: own}}, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 }
 
 // TestStoredToken: a token opens the dashboard, its file has only a hash, guesses are slowed down, and a token that is

@@ -88,7 +88,8 @@ func TestDaemonServesItsDashboard(t *testing.T) {
 		"/certificates":     {"The daemon runs no gateway"},
 		"/cluster":          {"This host belongs to no cluster"},
 		"/lab":              {"Laboratory"},
-		"/explain?from=192.0.2.9&to=192.0.2.80:80": {"The flow as a picture", "fairlead explain 192.0.2.9 to 192.0.2.80:80"},
+		"/explain?from=192.0.2.9&to=192.0.2.80:80": {"The flow as a picture",
+			"fairlead explain 192.0.2.9 to 192.0.2.80:80"},
 	} {
 		got := eventually(t, c, path)
 		for _, fact := range want {

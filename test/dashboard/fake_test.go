@@ -169,7 +169,8 @@ var pages = []string{"/", "/ports", "/paths", "/services", "/service?name=web", 
 // webService is a service with one server that is up and one that its check finds down.
 func webService(now time.Time) api.ServiceView {
 	server := func(at string, state api.RealStatus, cause, found string) api.RealView {
-		return api.RealView{Address: netip.MustParseAddr(at), Port: 8080, Weight: 1, Share: 100, State: state, Cause: cause,
+		return api.RealView{Address: netip.MustParseAddr(at), Port: 8080, Weight: 1, Share: 100, State: state,
+			Cause: cause,
 			Since: now.Add(-3 * time.Minute), Checked: now.Add(-2 * time.Second), Found: found,
 			Latency: 1500 * time.Microsecond}
 	}

@@ -79,7 +79,8 @@ func filled[T any](name string) (v T) {
 func hostileHost(t *testing.T, name string) (*fake, *room) {
 	t.Helper()
 	s := filled[api.ServiceView](name)
-	s.Ports, s.Proto, s.Servers[0].State, s.Servers[1].State = []model.PortRange{model.Port(80)}, model.TCP, api.RealDown,
+	s.Ports, s.Proto, s.Servers[0].State, s.Servers[1].State = []model.PortRange{model.Port(80)}, model.TCP,
+		api.RealDown,
 		api.RealDraining
 	web := s
 	web.Name = "web"
@@ -124,7 +125,8 @@ func TestHostileNames(t *testing.T) {
 // elements are those that the pages use.
 var elements = []string{"html", "head", "body", "meta", "title", "link", "script", "a", "header", "span", "nav", "ul",
 	"li", "main", "footer", "h1", "h2", "p", "code", "section", "form", "label", "input", "button", "div", "table",
-	"caption", "thead", "tbody", "tr", "th", "td", "time", "strong", "ol", "br", "svg", "rect", "text", "path", "figure",
+	"caption", "thead", "tbody", "tr", "th", "td", "time", "strong", "ol", "br", "svg", "rect", "text", "path",
+	"figure",
 	"figcaption", "details", "summary"}
 
 // onlyOurMarkup fails if a document has elements, scripts, handlers or hidden characters that are not the dashboard's.

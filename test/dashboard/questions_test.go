@@ -30,6 +30,8 @@ const guide = "../../docs/guide/dashboard.md"
 // question is a row of the guide's table: `| question | clicks | the answer is in |`.
 type question struct{ text, clicks string }
 
+var tableRow = regexp.MustCompile(`(?m)^\| \d+ \| ([^|]+) \| ([^|]+) \|`)
+
 // questions returns the rows of the guide.
 func questions(t *testing.T) (all []question) {
 	t.Helper()
@@ -37,7 +39,7 @@ func questions(t *testing.T) (all []question) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^\| \d+ \| ([^|]+) \| ([^|]+) \|`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range tableRow.FindAllStringSubmatch(string(text), -1) {
 		all = append(all, question{strings.TrimSpace(m[1]), strings.TrimSpace(m[2])})
 	}
 	return all
@@ -45,8 +47,9 @@ func questions(t *testing.T) (all []question) {
 
 // answers are what the page at the end of the clicks must say, by question.
 var answers = map[string][]string{
-	"Is anything wrong, and since when?":                                {"real server 10.0.0.3:8080 of web", "for 3m"},
-	"Why is this server out?":                                           {"down", "check failed 3 times: connection refused", "3m"},
+	"Is anything wrong, and since when?": {"real server 10.0.0.3:8080 of web", "for 3m"},
+	"Why is this server out?": {"down",
+		"check failed 3 times: connection refused", "3m"},
 	"Who owns port 8080?":                                               {"8080/tcp", "nginx (7)", "shop", "LAN"},
 	"Since when is a server slow to answer its check?":                  {"Took", "1.5ms", "2s"},
 	"Which router takes this URL?":                                      {"shop@file", "Host(`shop.example.org`)"},
@@ -72,7 +75,8 @@ func site(t *testing.T) (*fake, *room) {
 		Rule: "Host(`shop.example.org`)", Service: "shop"}
 	all["/v1/cluster"] = api.ClusterStatus{Name: "default", Node: "host1", Nodes: []api.ClusterNodeStatus{
 		{ID: "1", Name: "host1", Alive: true, Since: now}, {ID: "2", Name: "host2", Alive: true, Since: now}},
-		Etcd: api.EtcdHealth{Connected: true}, Addresses: []api.ClusterAddress{{ClusterAddressSpec: api.ClusterAddressSpec{
+		Etcd: api.EtcdHealth{Connected: true},
+		Addresses: []api.ClusterAddress{{ClusterAddressSpec: api.ClusterAddressSpec{
 			Address: netip.MustParsePrefix("192.0.2.10/24"), Hold: 3 * time.Second}, Holder: "host2", Since: now,
 			Lease: 2500 * time.Millisecond}}}
 	all["/v1/cluster/bgp"] = admin.ClusterBGPSessions{}
@@ -82,7 +86,8 @@ func site(t *testing.T) (*fake, *room) {
 		Source: netip.MustParseAddr("192.0.2.7"), Destination: netip.MustParseAddrPort("192.0.2.1:8080"),
 		Outcome: flow.Dropped, Verdict: "the firewall drops it", Hops: []flow.Hop{
 			{Number: 1, Kind: flow.Begin, Where: "host", Link: "eth0", What: "arrives"},
-			{Number: 2, Kind: flow.Filter, Where: "host", What: "dropped", By: "inet filter input: tcp dport 8080 drop"}}}
+			{Number: 2, Kind: flow.Filter, Where: "host", What: "dropped",
+				By: "inet filter input: tcp dport 8080 drop"}}}
 	return newFake(t, all), r
 }
 

@@ -225,7 +225,8 @@ func printFindings(r *command.Remote, v api.ServiceView) error {
 	rows := [][]string{{"CHECKED", "AGO", "TOOK", "FOUND"}}
 	for _, s := range v.Servers {
 		if !s.Checked.IsZero() {
-			rows = append(rows, []string{wording.RealText(s), wording.Age(s.Checked), s.Latency.Round(10 * time.Microsecond).String(),
+			rows = append(rows, []string{wording.RealText(s), wording.Age(s.Checked),
+				s.Latency.Round(10 * time.Microsecond).String(),
 				wording.OrDash(s.Found)})
 		}
 	}

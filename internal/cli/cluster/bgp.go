@@ -54,7 +54,9 @@ func newBGPList(a *command.App) *cobra.Command {
 		Use:     "ls",
 		Short:   "List the routers, and the sessions of this node with them",
 		Example: "  fairlead cluster bgp ls\n  fairlead cluster bgp ls -o json",
-	}, admin.ListBGPSessions, func(all admin.ClusterBGPSessions) [][]string { return wording.SessionRows(all.Sessions) })
+	}, admin.ListBGPSessions, func(all admin.ClusterBGPSessions) [][]string {
+		return wording.SessionRows(all.Sessions)
+	})
 }
 
 func newBGPRemove(a *command.App) *cobra.Command {

@@ -66,9 +66,11 @@ func NewDashboard(a *command.App) *cobra.Command {
 		},
 	}
 	r.Flags(c)
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback `ADDRESS:PORT` to listen on; port 0 means any free "+
-		"port")
-	c.Flags().StringVar(&add, "add-token", "", "create a token with this `name` for the daemon's dashboard, and print it")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0",
+		"loopback `ADDRESS:PORT` to listen on; port 0 means any free "+
+			"port")
+	c.Flags().StringVar(&add, "add-token", "",
+		"create a token with this `name` for the daemon's dashboard, and print it")
 	c.Flags().StringVar(&tokens, "tokens", "/etc/fairlead/dashboard-tokens", "`file` with the hashes of tokens, for "+
 		"--add-token")
 	c.Flags().BoolVar(&actions, "actions", false, "add buttons that drain and enable real servers and move addresses")

@@ -33,8 +33,9 @@ func (o *OneTime) Guard(h http.Handler) http.Handler {
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}
-		http.Error(w, "This address needs the one-time token that `fairlead dashboard` has printed. The token is valid "+
-			"once: start the command again for another browser.", http.StatusForbidden)
+		http.Error(w,
+			"This address needs the one-time token that `fairlead dashboard` has printed. The token is valid "+
+				"once: start the command again for another browser.", http.StatusForbidden)
 	})
 }
 

@@ -41,7 +41,8 @@ func AddToken(file, name string) (token string, err error) {
 		return "", err
 	}
 	if _, ok := known[name]; ok {
-		return "", fmt.Errorf("add token %s: %s has a token of this name: remove its line first, or use another name", name,
+		return "", fmt.Errorf("add token %s: %s has a token of this name: remove its line first, or use another name",
+			name,
 			file)
 	}
 	token = rand.Text()
@@ -69,8 +70,9 @@ func (s *Stored) hashes() (map[string][]byte, error) {
 		name, sum, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
 		hash, err := hex.DecodeString(sum)
 		if err != nil || len(hash) != sha256.Size {
-			return nil, fmt.Errorf("read tokens: %s: the line of %q has no hash: write it with `fairlead dashboard --add-token`",
-				s.file, name)
+			return nil,
+				fmt.Errorf("read tokens: %s: the line of %q has no hash: write it with `fairlead dashboard --add-token`",
+					s.file, name)
 		}
 		all[name] = hash
 	}

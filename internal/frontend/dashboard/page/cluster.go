@@ -23,11 +23,13 @@ func cluster() Page {
 					"join one with `fairlead cluster join`."}}}
 			}
 			first := Section{ID: "problems", Items: wrongCluster(v, c), Lines: []string{fmt.Sprintf(
-				"Cluster %s, node %s. The certificate of this node ends %s, unless it is renewed.", c.Status.Name, c.Status.Node,
+				"Cluster %s, node %s. The certificate of this node ends %s, unless it is renewed.", c.Status.Name,
+				c.Status.Node,
 				c.Status.CertificateExpires.UTC().Format("2006-01-02 15:04 MST"))}}
 			for _, s := range c.Status.Etcd.Servers {
 				for _, w := range s.Warnings {
-					first.Items = append(first.Items, Item{State: table.Warn, Mark: "warning", What: "etcd " + s.Endpoint, Text: w})
+					first.Items = append(first.Items, Item{State: table.Warn, Mark: "warning",
+						What: "etcd " + s.Endpoint, Text: w})
 				}
 			}
 			parts := []Section{first,
@@ -72,7 +74,8 @@ func addressTable(v *Visit, s api.ClusterStatus) table.Table {
 		}
 		if v.Actions && a.Announce == "" {
 			at := a.Address.Addr().String()
-			row.Cells = append(row.Cells, table.Cell{Forms: []table.Form{v.form("Move", "Move "+at+" to another node", "do",
+			row.Cells = append(row.Cells, table.Cell{Forms: []table.Form{v.form("Move", "Move "+at+" to another node",
+				"do",
 				"move", "address", at)}})
 		} else if v.Actions {
 			row.Cells = append(row.Cells, table.Cell{Text: "-"})

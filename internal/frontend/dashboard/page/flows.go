@@ -120,7 +120,8 @@ func traffic(first []string, in, packetsIn, out, packetsOut *uint64, notCounted 
 
 func publishTable(s api.Stats) table.Table {
 	at := most(len(s.Publishes), func(i int) float64 { return total(parts(s.Publishes[i].Bytes)) })
-	return table.Table{ID: "p", Caption: "Published ports, most bytes first", N: len(at), Empty: "No port is published.",
+	return table.Table{ID: "p", Caption: "Published ports, most bytes first", N: len(at),
+		Empty: "No port is published.",
 		Columns: table.Columns("publish=Publish|to=To|via=Via" + trafficColumns +
 			"|flows#=Flows|live#=Live|dropped#=Dropped in|why=Not counted"),
 		Row: func(i int) table.Row {
@@ -128,9 +129,9 @@ func publishTable(s api.Stats) table.Table {
 			in, out := parts(p.Bytes)
 			packetsIn, packetsOut := parts(p.Packets)
 			drops, _ := parts(p.Drops)
-			return table.Row{ID: table.ID("publish", p.Publish.String()), Cells: traffic([]string{wording.PublishText(p),
-				fmt.Sprintf("%s:%s", p.Endpoint, p.Ports), string(p.Via)}, in, packetsIn, out, packetsOut, p.NotCounted,
-				number(p.Flows), number(p.Live), dropped(drops))}
+			first := []string{wording.PublishText(p), fmt.Sprintf("%s:%s", p.Endpoint, p.Ports), string(p.Via)}
+			return table.Row{ID: table.ID("publish", p.Publish.String()), Cells: traffic(first, in, packetsIn, out,
+				packetsOut, p.NotCounted, number(p.Flows), number(p.Live), dropped(drops))}
 		}}
 }
 
@@ -184,7 +185,8 @@ func endpointTable(s api.Stats) table.Table {
 		Row: func(i int) table.Row {
 			e := s.Endpoints[at[i]]
 			t := cmp.Or(e.Traffic, none)
-			cells := traffic([]string{e.Endpoint, e.Network, string(e.Driver)}, &t.Bytes.In, &t.Packets.In, &t.Bytes.Out,
+			cells := traffic([]string{e.Endpoint, e.Network, string(e.Driver)}, &t.Bytes.In, &t.Packets.In,
+				&t.Bytes.Out,
 				&t.Packets.Out, e.NotCounted, dropped(&t.Drops.In), dropped(&t.Drops.Out))
 			if t == none {
 				for i := 3; i < 7; i++ {

@@ -20,9 +20,11 @@ func lab() Page {
 				return nil
 			}
 			parts := []Section{{ID: "history", Title: "Ratios to the baseline over sessions",
-				Table: v.tabled(courseTable(l)), Note: "Expected is where 99 % of new entries are expected from the earlier ones."}}
+				Table: v.tabled(courseTable(l)),
+				Note:  "Expected is where 99 % of new entries are expected from the earlier ones."}}
 			for _, d := range l.Damaged {
-				parts[0].Items = append(parts[0].Items, Item{State: table.Warn, Mark: "damaged", What: "history", Text: d})
+				parts[0].Items = append(parts[0].Items, Item{State: table.Warn, Mark: "damaged", What: "history",
+					Text: d})
 			}
 			if l.Last != nil {
 				r := &l.Last.Report
@@ -74,7 +76,8 @@ func summaryTable(r *result.Report) table.Table {
 		cells := table.Texts(s.Path, string(s.Client), s.Workload, string(s.Metric),
 			fmt.Sprintf("%.4g (%.4g to %.4g)", s.Value, s.Low, s.High), s.Unit, ratio,
 			fmt.Sprintf("±%.1f %%", s.Noise*100), fmt.Sprint(s.Rounds), differs)
-		cells[4].Number, cells[6].Number, cells[7].Number, cells[8].Number = s.Value, s.Ratio, s.Noise, float64(s.Rounds)
+		cells[4].Number, cells[6].Number, cells[7].Number, cells[8].Number = s.Value, s.Ratio, s.Noise,
+			float64(s.Rounds)
 		return table.Row{ID: table.ID(s.Path, string(s.Client), s.Workload, string(s.Metric)), Cells: cells}
 	}
 	return t

@@ -180,8 +180,9 @@ func found(all []doctor.Finding) (items []Item) {
 	for _, f := range all {
 		state := map[doctor.Severity]table.State{doctor.Problem: table.Bad, doctor.Warning: table.Warn}[f.Severity]
 		if state != "" {
-			items = append(items, Item{State: state, Mark: string(f.Severity), What: f.Check, Text: f.Seen + ". " + f.Why,
-				Fix: f.Fix})
+			items = append(items, Item{State: state, Mark: string(f.Severity), What: f.Check,
+				Text: f.Seen + ". " + f.Why,
+				Fix:  f.Fix})
 		}
 	}
 	return items

@@ -93,7 +93,8 @@ type Page struct {
 
 // pages are all pages in the order of the navigation.
 func pages() []Page {
-	return []Page{now(), portsPage(), pathsPage(), services(), service(), explain(), flows(), events(), lab(), routers(),
+	return []Page{now(), portsPage(), pathsPage(), services(), service(), explain(), flows(), events(), lab(),
+		routers(),
 		certificates(), cluster()}
 }
 

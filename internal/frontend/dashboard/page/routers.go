@@ -30,7 +30,8 @@ func routers() Page {
 				return []Section{{Lines: []string{noGateway}}}
 			}
 			first := Section{ID: "ask", Title: "Which router takes this URL", Ask: &Ask{Action: v.link("routers"),
-				Button: "Find the router", Fields: []Field{{Label: "URL", Name: "url", Value: v.Query.Get("url"), Size: 50,
+				Button: "Find the router", Fields: []Field{{Label: "URL", Name: "url", Value: v.Query.Get("url"),
+					Size:    50,
 					Example: "https://shop.example.org/cart"}}}}
 			all := []Section{first}
 			if at := v.Query.Get("url"); at != "" {
@@ -45,7 +46,8 @@ func routers() Page {
 				Table: v.tabled(listTable("", "Routers", list, "Protocol",
 					"Name", "Entry points", "Rule", "Service", "State", "Reason"))},
 				Section{ID: "services", Title: "Services of the gateway", Table: v.tabled(listTable("s",
-					"Services of the gateway", serviceList(g), "Protocol", "Name", "Type", "Servers", "State", "Reason"))},
+					"Services of the gateway", serviceList(g), "Protocol", "Name", "Type", "Servers", "State",
+					"Reason"))},
 				Section{ID: "middlewares", Title: "Middlewares", Table: v.tabled(listTable("m", "Middlewares",
 					middlewareList(g), "Protocol", "Name", "Type", "Used by", "State", "Reason"))})
 		}}
@@ -107,7 +109,8 @@ func listTable(id, caption string, all []listed, titles ...string) table.Table {
 		if title == "State" {
 			status = i
 		}
-		t.Columns = append(t.Columns, table.Column{Key: strings.ReplaceAll(strings.ToLower(title), " ", ""), Title: title})
+		t.Columns = append(t.Columns, table.Column{Key: strings.ReplaceAll(strings.ToLower(title), " ", ""),
+			Title: title})
 	}
 	t.Columns[0], t.Columns[1] = t.Columns[1], t.Columns[0]
 	t.Row = func(i int) table.Row {

@@ -21,7 +21,8 @@ func services() Page {
 			all, _ := get(v, v.Sources.Services, "services")
 			heads := serviceTable(v, all)
 			heads.ID, heads.Caption = "s", "Virtual services"
-			return []Section{{ID: "reals", Table: v.tabled(realTable(v, all))}, {ID: "services", Title: "Virtual services",
+			return []Section{{ID: "reals", Table: v.tabled(realTable(v, all))}, {ID: "services",
+				Title: "Virtual services",
 				Table: v.tabled(heads)}}
 		}}
 }
@@ -105,7 +106,8 @@ func realRow(v *Visit, r real) table.Row {
 			wording.OrDash(r.view.Found), took, words[2], words[3], left)}
 	row.Cells[1].Link, row.Cells[2].State = v.link("service", "name", r.service.Name), realState(r.view.State)
 	row.Cells[3].Time, row.Cells[5].Time = r.view.Since, r.view.Checked
-	row.Cells[7].Number, row.Cells[8].Number, row.Cells[9].Number = float64(r.view.Latency), float64(r.view.Weight), flows
+	row.Cells[7].Number, row.Cells[8].Number, row.Cells[9].Number = float64(r.view.Latency), float64(r.view.Weight),
+		flows
 	if v.Actions {
 		row.Cells = append(row.Cells, table.Cell{Forms: []table.Form{realForm(v, r)}})
 	}
@@ -119,7 +121,8 @@ func realForm(v *Visit, r real) table.Form {
 	if r.view.State != api.RealUp {
 		do, button = api.EnableReal, "Enable"
 	}
-	return v.form(button, button+" "+name+" of "+r.service.Name, "do", string(do), "service", r.service.Name, "real", name)
+	return v.form(button, button+" "+name+" of "+r.service.Name, "do", string(do), "service", r.service.Name, "real",
+		name)
 }
 
 func serviceTable(v *Visit, all []api.ServiceView) table.Table {

@@ -114,7 +114,8 @@ func wrapped(text string) (all []string) {
 func (d *drawing) svg(e flow.Explanation) template.HTML {
 	var b strings.Builder
 	width, height := max(1, len(d.lanes))*laneWidth, d.y
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" role="img" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d">`,
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" role="img" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d">`,
 		width, height)
 	fmt.Fprintf(&b, "\n<title>%s</title>\n", text("The path of the flow "+e.Flow+": "+e.Verdict))
 	for i, lane := range d.lanes {

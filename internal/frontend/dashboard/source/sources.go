@@ -79,7 +79,9 @@ func Of(daemon *admin.Client, gateway func(ctx context.Context, path string, int
 	if daemon != nil {
 		s.Services = New(daemon.Services)
 		s.Attachments = New(daemon.Attachments)
-		s.Networks = New(func(ctx context.Context) (admin.Networks, error) { return admin.ListNetworks.Do(ctx, daemon) })
+		s.Networks = New(func(ctx context.Context) (admin.Networks, error) {
+			return admin.ListNetworks.Do(ctx, daemon)
+		})
 		s.Events = New(daemon.Events)
 		s.Stats = New(daemon.Stats)
 		s.Cluster = New(func(ctx context.Context) (Cluster, error) { return readCluster(ctx, daemon) })

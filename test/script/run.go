@@ -17,7 +17,7 @@ const serves = "3"
 
 var (
 	long     = regexp.MustCompile(`\s+--(rounds|duration)[= ]\S+`)
-	onHost   = regexp.MustCompile(`^fairlead (attach|detach|publish|unpublish|ls|stats|events|network|service|exec|inspect|plan|apply|destroy|get|edit|bugreport|ports|doctor|explain|dashboard|uninstall)\b`)
+	onHost   = regexp.MustCompile(`^fairlead (attach|detach|publish|unpublish|ls|stats|events|network|service|exec|inspect|plan|apply|destroy|get|edit|bugreport|ports|doctor|explain|uninstall)\b`)
 	makeLine = regexp.MustCompile(`^make [a-z-]+$`)
 )
 

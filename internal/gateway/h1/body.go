@@ -143,8 +143,8 @@ func (b *requestBody) ready() int {
 // errLost ends a body of which it is not known how much was read.
 var errLost = errors.New("a part of the request's body is lost: the server's connection has failed")
 
-// spliceTo moves the rest of the body to a TCP connection. If that fails, the body cannot be read any further.
-func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
+// SpliceTo implements wire.Splicer. If it fails, the body cannot be read any further.
+func (b *requestBody) SpliceTo(to *net.TCPConn) (moved int64, err error) {
 	defer func() {
 		b.received.Add(moved)
 		b.last.Store(time.Now().UnixNano())

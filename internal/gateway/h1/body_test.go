@@ -2,8 +2,11 @@ package h1
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,10 +68,43 @@ func TestLostBody(t *testing.T) {
 	s := &Server{}
 	s.setClock()
 	b := &requestBody{conn: newConn(s, near), left: length}
-	if _, err := b.spliceTo(server); err == nil {
+	if _, err := b.SpliceTo(server); err == nil {
 		t.Fatal("the server has reset its connection")
 	}
 	if b.end() {
 		t.Error("the next request is taken from an unknown place")
+	}
+}
+
+// notCopied is a body of which only what is already in the buffer may be read.
+type notCopied struct {
+	*requestBody
+	t *testing.T
+}
+
+func (b notCopied) Read(p []byte) (int, error) {
+	if len(p) > b.Buffered() {
+		b.t.Error("the body is copied through the gateway")
+	}
+	return b.requestBody.Read(p)
+}
+
+// TestLongBodyIsSpliced forwards a long body from a client to a server: the kernel moves it between the sockets.
+func TestLongBodyIsSpliced(t *testing.T) {
+	received := make(chan int64, 1)
+	b := h1test.NewBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+		_, _ = h1test.ReadRequestHead(br)
+		n, _ := io.CopyN(io.Discard, br, int64(len(text)))
+		received <- n
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	})
+	pool := newPool(t, b.Addr)
+	addr := serveHandler(t, func(w http.ResponseWriter, r *http.Request) {
+		r.Body = notCopied{r.Body.(*requestBody), t}
+		_ = pool.Forward(w, r, "")
+	})
+	request := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+	if got := exchangeText(t, addr, request); !strings.Contains(got, "200 OK") || <-received != int64(len(text)) {
+		t.Errorf("the client got %q", got)
 	}
 }

@@ -2,7 +2,6 @@ package forward
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -20,11 +19,6 @@ const (
 
 // available is a request's body that knows how many bytes it returns without waiting.
 type available interface{ Buffered() int }
-
-// splicer is a request's body that can move its rest to a TCP connection without copying.
-type splicer interface {
-	spliceTo(*net.TCPConn) (n int64, err error)
-}
 
 // startSender writes the head, with the part of the body that is there, and starts to send the rest.
 func (x *exchange) startSender() *wire.Error {
@@ -129,8 +123,8 @@ func (s *sender) mayBegin() bool {
 // copy sends the body. It returns an error of the body or one of the server's connection. The latter
 // is no failure of the request: the server may have answered before it closed.
 func (s *sender) copy() (readErr, writeErr error) {
-	if from, ok := s.r.Body.(splicer); ok && s.u.tcp != nil && s.left >= wire.BufferSize {
-		n, err := from.spliceTo(s.u.tcp)
+	if from, ok := s.r.Body.(wire.Splicer); ok && s.u.tcp != nil && s.left >= wire.BufferSize {
+		n, err := from.SpliceTo(s.u.tcp)
 		s.left -= n
 		if err != nil || s.left == 0 {
 			return nil, err

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"net"
 	"syscall"
 
 	"fairlead/internal/gateway/nonblock"
@@ -85,3 +86,8 @@ const (
 
 // SpliceStep is how much of a long body moves between two reports of progress.
 const SpliceStep = 256 << 10
+
+// Splicer is a request's body that can move its rest to a TCP connection without copying.
+type Splicer interface {
+	SpliceTo(*net.TCPConn) (moved int64, err error)
+}

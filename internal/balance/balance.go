@@ -22,7 +22,7 @@ type Plane interface {
 	// Validate returns an error if the data plane does not support a setting of the
 	// service on this host. The error has the reason and what to use instead. No
 	// setting is ignored silently.
-	Validate(model.VirtualService, plan.Facts) error
+	Validate(model.VirtualService, Sandboxes, plan.Facts) error
 	// Shared plans what all services of the data plane share, from the attachments
 	// of all endpoints of the host.
 	Shared([]plan.Attachment) plan.Plan
@@ -31,8 +31,19 @@ type Plane interface {
 	Service(model.VirtualService, Sandboxes) plan.Plan
 }
 
-// Sandboxes finds the attachment of an endpoint by its name.
-type Sandboxes func(endpoint string) (plan.Attachment, bool)
+// Sandboxes are the attachments of the real servers of a service, in the order of the
+// real servers. An element is nil if the real server is not an endpoint of the host. All
+// are missing if no endpoint is known yet.
+type Sandboxes []*plan.Attachment
+
+// Of returns the attachment of the real server at this position. It returns false if the
+// real server is not an endpoint of the host.
+func (s Sandboxes) Of(real int) (at plan.Attachment, ours bool) {
+	if real >= len(s) || s[real] == nil {
+		return at, false
+	}
+	return *s[real], true
+}
 
 // Scheduler returns the scheduler of a service.
 func Scheduler(v model.VirtualService) model.Scheduler {
@@ -43,8 +54,8 @@ func Scheduler(v model.VirtualService) model.Scheduler {
 func Forward(v model.VirtualService) model.Forward { return cmp.Or(v.Forward, model.ForwardNAT) }
 
 // Pack packs a service for a data plane with rings of these sizes.
-func Pack(v model.VirtualService, find Sandboxes, size Sizes) plan.Balanced {
-	backends := Backends(v, find)
+func Pack(v model.VirtualService, in Sandboxes, size Sizes) plan.Balanced {
+	backends := Backends(v, in)
 	return plan.Balanced{Service: v.Name, Proto: v.Proto, Frontends: plan.FrontendAddrs(v.Frontends()),
 		Scheduler: Scheduler(v), Forward: Forward(v), Tunnel: v.Tunnel, Persistence: v.Persistence,
 		Backends: backends, Ring: Ring(Scheduler(v), backends, size)}
@@ -52,20 +63,20 @@ func Pack(v model.VirtualService, find Sandboxes, size Sizes) plan.Balanced {
 
 // Backends returns the real servers of a service that are not down, in their
 // canonical order.
-func Backends(v model.VirtualService, find Sandboxes) []plan.Backend {
+func Backends(v model.VirtualService, in Sandboxes) []plan.Backend {
 	var all []plan.Backend
-	for _, r := range v.Reals {
+	for i, r := range v.Reals {
 		if r.State != model.RealDown {
-			all = append(all, backend(v, r, find))
+			at, ours := in.Of(i)
+			all = append(all, backend(v, r, at, ours))
 		}
 	}
 	slices.SortFunc(all, func(a, b plan.Backend) int { return a.At.Compare(b.At) })
 	return all
 }
 
-func backend(v model.VirtualService, r model.RealServer, find Sandboxes) plan.Backend {
+func backend(v model.VirtualService, r model.RealServer, at plan.Attachment, ours bool) plan.Backend {
 	b := plan.Backend{At: r.At(0), Weight: uint32(r.Weight), Draining: r.State == model.RealDraining}
-	at, ours := find(r.Endpoint)
 	if ours {
 		b.Link = at.Port
 		b.Gateway, _ = at.Gateway(r.Address.Is4())

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -183,7 +184,7 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	if err != nil {
 		return want, err
 	}
-	if err := shadowed(e.cfg.Kernel, before.Applied, t.full); err != nil {
+	if err := shadowed(e.cfg.Kernel, before.Applied, t.state); err != nil {
 		return want, err
 	}
 	byAccount := e.applied != nil
@@ -201,8 +202,8 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	if err != nil && !made {
 		return want, errors.Join(e.nameRefused(t, err), e.save(before))
 	}
-	e.last.Note(want, before.Leases, t.leases)
-	return t.full, err
+	maps.Copy(e.last, t.last)
+	return t.state, err
 }
 
 // reach changes the host to the target.
@@ -226,28 +227,30 @@ func (e *Engine) Lease(want model.State) ([]model.Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts, err := e.facts(want)
+	g := compile(want)
+	facts, err := e.facts(g)
 	if err != nil {
 		return nil, err
 	}
-	full, _, err := e.lease(want, record.Leases, facts)
-	return full.Endpoints, err
+	_, _, err = e.lease(g, record.Leases, facts)
+	return g.state.Endpoints, err
 }
 
-// Complete returns a state with leased addresses and chosen modes filled in,
-// regardless of what is on the host.
-func (e *Engine) Complete(s model.State) (model.State, error) {
+// completed returns the graph of a state with leased addresses and chosen modes filled
+// in, regardless of what is on the host.
+func (e *Engine) completed(s model.State) (*graph, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	facts, err := e.facts(s)
+	g := compile(s)
+	facts, err := e.facts(g)
 	if err != nil {
-		return s, err
+		return g, err
 	}
-	if err := e.supported(s, facts); err != nil {
-		return s, err
+	if err := g.supported(facts); err != nil {
+		return g, err
 	}
-	full, _, err := e.complete(s, nil, facts)
-	return full, err
+	_, _, err = e.complete(g, nil, facts)
+	return g, err
 }
 
 // Verify returns the steps that would restore the applied state; none if nothing

@@ -34,9 +34,9 @@ func mayNeedServices(v model.VirtualService) bool {
 }
 
 // missing returns the features that the host lacks, including those of eBPF programs that the state may need.
-func (e *Engine) missing(s model.State) (map[plan.Feature]string, error) {
+func (e *Engine) missing(g *graph) (map[plan.Feature]string, error) {
 	missing := e.cfg.Facts.Missing
-	lacks, err := e.cfg.Inspector.Lacks(slices.DeleteFunc(mayNeed(s, e.cfg.Facts), func(f plan.Feature) bool {
+	lacks, err := e.cfg.Inspector.Lacks(slices.DeleteFunc(g.mayNeed(e.cfg.Facts), func(f plan.Feature) bool {
 		return missing[f] != ""
 	})...)
 	if err != nil || len(lacks) == 0 {
@@ -47,35 +47,22 @@ func (e *Engine) missing(s model.State) (map[plan.Feature]string, error) {
 }
 
 // mayNeed returns the features that the state's publishes and services need, whichever mode and data plane is chosen.
-func mayNeed(s model.State, facts plan.Facts) (all []plan.Feature) {
-	named, drivers := modesAndDrivers(s)
+func (g *graph) mayNeed(facts plan.Facts) (all []plan.Feature) {
+	named, auto := map[model.Via]bool{}, map[model.Driver]bool{}
+	for _, p := range g.publishes {
+		if named[p.Via] = true; p.Via == model.ViaAuto && p.to != nil {
+			auto[p.to.network.Driver] = true
+		}
+	}
+	drivers := slices.Collect(maps.Keys(auto))
 	for _, w := range paths.Modes() {
 		if named[w.Name()] || slices.ContainsFunc(drivers, func(d model.Driver) bool { return w.Promises(d) != nil }) {
 			all = append(all, w.Needs()...)
 		}
 	}
-	if slices.ContainsFunc(s.Services, mayNeedServices) && paths.Missing(facts, ofServices) == "" {
+	if slices.ContainsFunc(g.state.Services, mayNeedServices) && paths.Missing(facts, ofServices) == "" {
 		all = append(all, ofServices...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// modesAndDrivers returns the modes that publishes name, and the drivers of the endpoints whose publishes name none.
-func modesAndDrivers(s model.State) (named map[model.Via]bool, drivers []model.Driver) {
-	named, auto := map[model.Via]bool{}, map[string]bool{}
-	for _, p := range s.Publishes {
-		if named[p.Via] = true; p.Via == model.ViaAuto {
-			auto[p.Endpoint] = true
-		}
-	}
-	for _, ep := range s.Endpoints {
-		if !auto[ep.Name] {
-			continue
-		}
-		if n, ok := s.Network(ep.Network); ok && !slices.Contains(drivers, n.Driver) {
-			drivers = append(drivers, n.Driver)
-		}
-	}
-	return named, drivers
 }

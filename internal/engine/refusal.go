@@ -23,12 +23,12 @@ func (e *Engine) nameRefused(t target, err error) error {
 	var step *plan.StepError
 	switch {
 	case errors.As(err, &inUse):
-		return taken(t.full, inUse.Proto, inUse.Addr, inUse.Owner, err)
+		return taken(t.state, inUse.Proto, inUse.Addr, inUse.Owner, err)
 	case errors.As(err, &bind) && errors.Is(bind, syscall.EADDRINUSE):
 		owner, lookup := e.cfg.Kernel.Sockets().PortOwner(bind.Proto, bind.Addr)
-		return errors.Join(taken(t.full, bind.Proto, bind.Addr, owner, err), lookup)
+		return errors.Join(taken(t.state, bind.Proto, bind.Addr, owner, err), lookup)
 	case errors.As(err, &bind):
-		if p, known := publishAt(t.full, bind.Proto, bind.Addr); known {
+		if p, known := publishAt(t.state, bind.Proto, bind.Addr); known {
 			return fmt.Errorf("publish %s: %w", p, err)
 		}
 	case errors.As(err, &step):
@@ -63,20 +63,19 @@ func publishAt(s model.State, proto model.Proto, at netip.AddrPort) (model.Publi
 func (t target) objectWith(o plan.Object) string {
 	var names []string
 	key := o.Key()
-	for name, n := range t.parts.networks {
+	for _, n := range t.networks {
 		if n.part.Has(key) {
-			names = append(names, "network "+name)
+			names = append(names, "network "+n.Name)
 		}
 	}
-	for name, ep := range t.parts.endpoints {
-		if ep.part.Has(key) {
-			names = append(names, "endpoint "+name)
+	for _, ep := range t.endpoints {
+		if ep.planned.part.Has(key) {
+			names = append(names, "endpoint "+ep.Name)
 		}
 	}
 	virtual, is := o.(plan.VirtualAddress)
-	for _, v := range t.full.Services {
-		made, planned := t.parts.services[v.Name]
-		if planned && made.part.Has(key) || is && slices.Contains(v.Addresses, virtual.Addr) {
+	for _, v := range t.services {
+		if v.planned != nil && v.planned.part.Has(key) || is && slices.Contains(v.Addresses, virtual.Addr) {
 			names = append(names, "service "+v.Name)
 		}
 	}

@@ -15,45 +15,46 @@ import (
 	"fairlead/internal/store"
 )
 
-// target is a state to apply, with its plan.
+// target is a completed state to apply, with its plan.
 type target struct {
-	full   model.State
+	*graph
 	leases ipam.Leases
-	plan   plan.Plan
-	// parts are the plans that the plan consists of.
-	parts planned
+	// last are the last ones of the new leases.
+	last ipam.Last
+	plan plan.Plan
 }
 
 // target validates the state, leases the missing addresses and builds the plan, for
 // a host with this record.
 func (e *Engine) target(want model.State, record store.Record) (target, error) {
-	facts, err := e.facts(want)
+	g := compile(want)
+	facts, err := e.facts(g)
 	if err != nil {
 		return target{}, err
 	}
-	if err := errors.Join(want.Validate(), e.supported(want, facts)); err != nil {
+	if err := errors.Join(want.Validate(), g.supported(facts)); err != nil {
 		return target{}, err
 	}
-	full, leases, err := e.complete(want, record.Leases, facts)
+	leases, last, err := e.complete(g, record.Leases, facts)
 	if err != nil {
 		return target{}, err
 	}
-	virtual, err := e.virtual(full, record)
+	virtual, err := e.virtual(g.state, record)
 	if err != nil {
 		return target{}, err
 	}
-	p, err := e.build(full, facts, virtual)
+	p, err := e.build(g, facts, virtual)
 	if err == nil {
 		p, err = e.keepRouters(p, record)
 	}
-	return target{full, leases, e.resets.addTo(p), e.planned}, err
+	return target{g, leases, last, e.resets.addTo(p)}, err
 }
 
 // facts returns the facts about the host. If there are virtual services, they
 // include the host's addresses. They include the links that networks ask about, and the
 // missing features of eBPF programs that publishes and services may need.
-func (e *Engine) facts(s model.State) (plan.Facts, error) {
-	facts := e.cfg.Facts
+func (e *Engine) facts(g *graph) (plan.Facts, error) {
+	facts, s := e.cfg.Facts, g.state
 	if len(s.Services) > 0 {
 		local, err := e.cfg.Kernel.Net().LocalAddrs()
 		if err != nil {
@@ -65,7 +66,7 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 		}
 	}
 	var err error
-	if facts.Missing, err = e.missing(s); err != nil {
+	if facts.Missing, err = e.missing(g); err != nil {
 		return facts, err
 	}
 	if facts.IPsec, err = policies(e.cfg.Kernel.Net(), s); err != nil {
@@ -110,31 +111,29 @@ func policies(net *rtnl.Reader, s model.State) ([]plan.IPsecPolicy, error) {
 
 // supported checks every network and publish against this kernel and against its
 // driver or publish mode.
-func (e *Engine) supported(s model.State, facts plan.Facts) error {
+func (g *graph) supported(facts plan.Facts) error {
 	var errs []error
-	for _, n := range s.Networks {
-		d, ok := paths.Driver(n.Driver)
-		if !ok {
+	for _, n := range g.networks {
+		if n.driver == nil {
 			errs = append(errs, &UnsuitableError{n.Name,
 				fmt.Errorf("there is no driver %q: `fairlead paths` lists them", n.Driver)})
-		} else if missing := paths.Missing(facts, d.Needs()); missing != "" {
+		} else if missing := paths.Missing(facts, n.driver.Needs()); missing != "" {
 			errs = append(errs, &UnsuitableError{n.Name,
 				fmt.Errorf("driver %s cannot work on this host: %s", n.Driver, missing)})
-		} else if err := d.Validate(n, facts); err != nil {
+		} else if err := n.driver.Validate(*n.Network, facts); err != nil {
 			errs = append(errs, &UnsuitableError{n.Name, err})
 		}
 	}
-	for _, p := range s.Publishes {
+	for _, p := range g.publishes {
 		if p.Via == model.ViaAuto {
 			continue // chosen when the addresses are known
 		}
-		w, ok := paths.Mode(p.Via)
-		if !ok {
+		if p.mode == nil {
 			errs = append(errs, fmt.Errorf("publish %s: there is no publish mode %q: `fairlead paths` lists them", p,
 				p.Via))
-		} else if missing := paths.Missing(facts, w.Needs()); missing != "" {
+		} else if missing := paths.Missing(facts, p.mode.Needs()); missing != "" {
 			errs = append(errs, fmt.Errorf("publish %s: via %s cannot work on this host: %s", p, p.Via, missing))
-		} else if err := w.Validate(p); err != nil {
+		} else if err := p.mode.Validate(*p.Publish); err != nil {
 			errs = append(errs, fmt.Errorf("publish %s: %w", p, err))
 		}
 	}
@@ -150,73 +149,62 @@ type planned struct {
 	links     map[string]plan.HostLink
 	firewalls []plan.Firewall
 	ipsec     []plan.IPsecPolicy
-	networks  map[string]plannedNetwork
+	networks  map[string]model.Network
 	endpoints map[string]*plannedEndpoint
 	services  map[string]*plannedService
-}
-
-type plannedNetwork struct {
-	of   model.Network
-	part plan.Part
 }
 
 type plannedEndpoint struct {
 	of   model.Endpoint
 	part plan.Part
-	at   plan.Attachment
+	at   *plan.Attachment
 }
 
 // build joins the plans of all drivers and publish modes. supported must have found
 // them all.
-func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan.Plan, error) {
+func (e *Engine) build(g *graph, facts plan.Facts, virtual plan.Plan) (plan.Plan, error) {
 	services := e.planned.services
-	parts, attachments := e.buildEndpoints(s, facts)
+	parts, attachments := e.buildEndpoints(g, facts)
 	for _, w := range paths.Modes() {
-		if slices.ContainsFunc(s.Publishes, func(p model.Publish) bool { return p.Via == w.Name() }) {
+		if slices.ContainsFunc(g.publishes, func(p *published) bool { return p.Via == w.Name() }) {
 			parts = append(parts, plan.NewPart(w.Shared(attachments)))
 		}
 	}
-	for _, p := range s.Publishes {
-		w, _ := paths.Mode(p.Via)
-		at := e.planned.endpoints[p.Endpoint].at
-		if err := w.Reaches(at); err != nil {
+	for _, p := range g.publishes {
+		if err := p.mode.Reaches(*p.to.at); err != nil {
 			return nil, fmt.Errorf("publish %s: %w", p, err)
 		}
-		parts = append(parts, plan.NewPart(w.Publish(p, at)))
+		parts = append(parts, plan.NewPart(p.mode.Publish(*p.Publish, *p.to.at)))
 	}
-	parts = append(append(parts, plan.NewPart(virtual)), e.buildServices(s, attachments, services)...)
-	parts = append(parts, plan.NewPart(plan.FilterChains(facts.Firewalls, parts, driver.RoutedRanges(s.Networks))),
+	parts = append(append(parts, plan.NewPart(virtual)), e.buildServices(g, attachments, services)...)
+	routed := driver.RoutedRanges(g.state.Networks)
+	parts = append(parts, plan.NewPart(plan.FilterChains(facts.Firewalls, parts, routed)),
 		plan.NewPart(plan.ProxiedPorts(parts)))
 	return plan.Merge(parts...)
 }
 
 // buildEndpoints returns the plans of the drivers and the attachment of each
 // endpoint.
-func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
+func (e *Engine) buildEndpoints(g *graph, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
 	before := e.planned
 	e.planned = planned{links: facts.Links, firewalls: facts.Firewalls, ipsec: facts.IPsec,
-		networks:  make(map[string]plannedNetwork, len(s.Networks)),
-		endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
-	of := map[string][]int{}
-	for i, ep := range s.Endpoints {
-		of[ep.Network] = append(of[ep.Network], i)
-	}
-	parts := make([]plan.Part, 0, len(s.Networks)+len(s.Endpoints)+len(s.Publishes))
-	attachments := make([]plan.Attachment, 0, len(s.Endpoints))
-	for _, n := range s.Networks {
-		d, _ := paths.Driver(n.Driver)
+		networks:  make(map[string]model.Network, len(g.networks)),
+		endpoints: make(map[string]*plannedEndpoint, len(g.endpoints))}
+	parts := make([]plan.Part, 0, len(g.networks)+len(g.endpoints)+len(g.publishes))
+	attachments := make([]plan.Attachment, 0, len(g.endpoints))
+	for _, n := range g.networks {
 		known, ok := before.networks[n.Name]
-		same := ok && known.of.Equal(n)
-		network := plannedNetwork{n, plan.NewPart(d.Network(n, facts))}
-		e.planned.networks[n.Name], parts = network, append(parts, network.part)
-		for _, i := range of[n.Name] {
-			ep := s.Endpoints[i]
-			made := before.endpoints[ep.Name]
-			if !same || made == nil || !made.of.Equal(ep) {
-				made = &plannedEndpoint{ep, plan.NewPart(driver.EndpointPlan(d, n, ep)), d.Attachment(n, ep)}
+		same := ok && known.Equal(*n.Network)
+		n.part, e.planned.networks[n.Name] = plan.NewPart(n.driver.Network(*n.Network, facts)), *n.Network
+		parts = append(parts, n.part)
+		for _, ep := range n.endpoints {
+			ep.planned = before.endpoints[ep.Name]
+			if !same || ep.planned == nil || !ep.planned.of.Equal(*ep.Endpoint) {
+				ep.planned = &plannedEndpoint{*ep.Endpoint,
+					plan.NewPart(driver.EndpointPlan(n.driver, *n.Network, *ep.Endpoint)), ep.attachment()}
 			}
-			e.planned.endpoints[ep.Name] = made
-			parts, attachments = append(parts, made.part), append(attachments, made.at)
+			ep.at, e.planned.endpoints[ep.Name] = ep.planned.at, ep.planned
+			parts, attachments = append(parts, ep.planned.part), append(attachments, *ep.at)
 		}
 	}
 	return parts, attachments

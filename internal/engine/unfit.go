@@ -25,11 +25,12 @@ func (e *UnsuitableError) Unwrap() error { return e.Err }
 func (e *Engine) Unfit(s model.State) (map[string]error, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	facts, err := e.facts(s)
+	g := compile(s)
+	facts, err := e.facts(g)
 	if err != nil {
 		return nil, err
 	}
-	return UnfitNetworks(e.supported(s, facts)), nil
+	return UnfitNetworks(g.supported(facts)), nil
 }
 
 // UnfitNetworks returns the networks that an error of the engine names. It finds
@@ -58,7 +59,7 @@ func UnfitNetworks(err error) map[string]error {
 func (e *Engine) FactsChanged(s model.State) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	facts, err := e.facts(s)
+	facts, err := e.facts(compile(s))
 	if err != nil {
 		return false, err
 	}

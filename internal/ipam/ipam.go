@@ -18,22 +18,6 @@ type Leases map[string][]netip.Addr
 // address: other hosts may still have the name of the sandbox that had a freed one.
 type Last map[netip.Prefix]netip.Addr
 
-// Note notes the addresses of a state's endpoints that were not leased before and that the state does not request.
-func (l Last) Note(s model.State, before, after Leases) {
-	for _, e := range s.Endpoints {
-		n, _ := s.Network(e.Network)
-		if n.Origin != model.FromCluster || len(e.Addresses) > 0 {
-			continue
-		}
-		for _, a := range after[e.Name] {
-			i := slices.IndexFunc(n.Subnets, func(sub model.Subnet) bool { return sub.Prefix.Contains(a) })
-			if i >= 0 && !slices.Contains(before[e.Name], a) {
-				l[n.Subnets[i].Prefix] = a
-			}
-		}
-	}
-}
-
 // after returns the address after which the next lease of a subnet begins. It is not valid for the first address of
 // the ranges: networks of this host alone lease the lowest free address. If the last address is not known, because
 // the daemon was restarted, it is the highest that is leased.
@@ -55,13 +39,13 @@ func (l Last) after(n model.Network, sub model.Subnet, pools []netip.Prefix, cur
 	return last
 }
 
-// Assign returns a copy of the state in which every endpoint of a network with
-// subnets has one address per subnet, and the new leases. For each endpoint
-// Assign uses the first of these that is possible: the addresses that the state
-// requests, the current lease if it is still valid, the next free address (Last).
-// Assign returns an error if a requested address is reserved for the host or a
-// gateway, or if a subnet has no free address. It does not change its arguments.
-func Assign(s model.State, current Leases, last Last) (model.State, Leases, error) {
+// Assign gives every endpoint of a network with subnets one address per subnet. on has
+// the network of each endpoint. For each endpoint Assign uses the first of these that is
+// possible: the addresses that the state requests, the current lease if it is still
+// valid, the next free address (Last). It returns the leases, and the last ones of those
+// that are new in networks of a cluster. Assign returns an error if a requested address is
+// reserved for the host or a gateway, or if a subnet has no free address.
+func Assign(s model.State, on []*model.Network, current Leases, last Last) (Leases, Last, error) {
 	reserved := reserved(s)
 	taken := maps.Clone(reserved)
 	for _, e := range s.Endpoints {
@@ -69,31 +53,26 @@ func Assign(s model.State, current Leases, last Last) (model.State, Leases, erro
 			taken[a] = true
 		}
 	}
-	out := s
-	out.Endpoints = make([]model.Endpoint, len(s.Endpoints))
-	leases := Leases{}
+	leases, fresh := Leases{}, Last{}
 	// Endpoints with a current lease come first, so that a new endpoint never
 	// gets the address of an endpoint that is later in the state.
 	for _, renew := range []bool{true, false} {
 		for i, e := range s.Endpoints {
-			n, _ := s.Network(e.Network)
 			if (len(current[e.Name]) > 0) != renew {
 				continue
 			}
-			addrs, err := lease(n, e, current, last, taken)
+			addrs, err := lease(*on[i], e, current, last, taken, fresh)
 			if i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return reserved[a] }); i >= 0 {
 				err = fmt.Errorf("address %s is reserved for the host or the gateway: request another address",
 					addrs[i])
 			}
 			if err != nil {
-				return s, nil, fmt.Errorf("lease address for endpoint %s: %w", e.Name, err)
+				return nil, nil, fmt.Errorf("lease address for endpoint %s: %w", e.Name, err)
 			}
-			e.Addresses = addrs
-			out.Endpoints[i] = e
-			leases[e.Name] = addrs
+			s.Endpoints[i].Addresses, leases[e.Name] = addrs, addrs
 		}
 	}
-	return out, leases, nil
+	return leases, fresh, nil
 }
 
 // reserved returns every address that no endpoint may have: the addresses of
@@ -112,9 +91,9 @@ func reserved(s model.State) map[netip.Addr]bool {
 	return addrs
 }
 
-// lease returns the addresses of one endpoint and adds new ones to taken.
-func lease(n model.Network, e model.Endpoint, current Leases, last Last, taken map[netip.Addr]bool) ([]netip.Addr,
-	error) {
+// lease returns the addresses of one endpoint, and adds new ones to taken and fresh.
+func lease(n model.Network, e model.Endpoint, current Leases, last Last, taken map[netip.Addr]bool,
+	fresh Last) ([]netip.Addr, error) {
 	if len(e.Addresses) > 0 {
 		return e.Addresses, nil
 	}
@@ -126,6 +105,9 @@ func lease(n model.Network, e model.Endpoint, current Leases, last Last, taken m
 			a, ok = Next(pools, last.after(n, sub, pools, current), func(a netip.Addr) bool {
 				return !taken[a] && sub.Usable(a) && !slices.Contains(listed, a) // another host has those that are listed
 			})
+			if ok && n.Origin == model.FromCluster {
+				fresh[sub.Prefix] = a
+			}
 		}
 		if !ok {
 			return nil, fmt.Errorf("subnet %s of network %s is full: remove an endpoint or widen the range", sub.Pool(),

@@ -116,7 +116,7 @@ func TestChooseWithIPsec(t *testing.T) {
 		}
 		v := model.VirtualService{Name: "web", Proto: model.TCP, Addresses: []netip.Addr{host},
 			Ports: []model.PortRange{model.Port(80)}}
-		plane, err := paths.ChoosePlane(facts, v)
+		plane, err := paths.ChoosePlane(facts, v, nil)
 		if err != nil || plane.Name() != c.plane {
 			t.Errorf("with a policy for %s, the service uses %v (%v), want %s", c.name, plane, err, c.plane)
 		}

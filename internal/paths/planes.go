@@ -23,17 +23,17 @@ func Plane(name model.Plane) (balance.Plane, bool) {
 // ChoosePlane returns the data plane that the service names, or for auto the first
 // one that supports the service. The error has, for each plane that was tried, the
 // reason and what to change.
-func ChoosePlane(f plan.Facts, v model.VirtualService) (balance.Plane, error) {
+func ChoosePlane(f plan.Facts, v model.VirtualService, in balance.Sandboxes) (balance.Plane, error) {
 	if v.Plane != model.PlaneAuto && v.Plane != "" {
 		p, ok := Plane(v.Plane)
 		if !ok {
 			return nil, fmt.Errorf("there is no data plane %q", v.Plane)
 		}
-		return p, supports(f, p, v)
+		return p, supports(f, p, v, in)
 	}
 	var reasons []string
 	for _, p := range Planes() {
-		err := supports(f, p, v)
+		err := supports(f, p, v, in)
 		if err == nil && p.Name().Traits().AtLinks {
 			err = unprotected(f, p, v)
 		}
@@ -57,11 +57,11 @@ func unprotected(f plan.Facts, p balance.Plane, v model.VirtualService) error {
 }
 
 // supports returns an error if the plane does not support the service on this host.
-func supports(f plan.Facts, p balance.Plane, v model.VirtualService) error {
+func supports(f plan.Facts, p balance.Plane, v model.VirtualService, in balance.Sandboxes) error {
 	if missing := Missing(f, p.Needs(v)); missing != "" {
 		return fmt.Errorf("this kernel does not support plane %s: %s", p.Name(), missing)
 	}
-	if err := p.Validate(v, f); err != nil {
+	if err := p.Validate(v, in, f); err != nil {
 		return fmt.Errorf("plane %s: %w", p.Name(), err)
 	}
 	return nil

@@ -88,15 +88,6 @@ type Facts struct {
 	// IPsec are the IPsec policies that cover packets to an address of the host or of a
 	// virtual service. They are known if there are publishes or services.
 	IPsec []IPsecPolicy
-	// Shaped are the endpoints whose Attachment.Shaped is true. They are known for
-	// endpoints that are real servers.
-	Shaped map[string]bool
-	// Internal are the endpoints of internal networks. They are known for endpoints
-	// that are real servers.
-	Internal map[string]bool
-	// Away are the endpoints whose Attachment.Away is true. They are known for
-	// endpoints that are real servers.
-	Away map[string]bool
 }
 
 // HostLink is a link of the host that Fairlead must not change.

@@ -80,7 +80,7 @@ func (Plane) Needs(model.VirtualService) []plan.Feature {
 }
 
 // Validate implements balance.Plane.
-func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
+func (Plane) Validate(v model.VirtualService, in balance.Sandboxes, _ plan.Facts) error {
 	switch t := v.Scheduler.Traits(); {
 	case t.OnlyIPVS:
 		return fmt.Errorf("ebpf has no scheduler %s: use wlc, or the plane ipvs", v.Scheduler)
@@ -93,16 +93,17 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 	if v.Tunnel.Checksum != "" {
 		return fmt.Errorf("ebpf adds no checksum to encapsulated packets, because the inner packets have their own: remove %s from the tunnel, or use the plane ipvs", v.Tunnel.Checksum)
 	}
-	for _, r := range v.Reals {
-		if f.Shaped[r.Endpoint] {
+	for i, r := range v.Reals {
+		at, _ := in.Of(i)
+		if at.Shaped {
 			return fmt.Errorf("ebpf bypasses the limit on what %s receives: use the plane nft, or remove the limit",
 				r.Endpoint)
 		}
-		if f.Away[r.Endpoint] && (v.Forward == "" || v.Forward == model.ForwardNAT) {
+		if at.Away && (v.Forward == "" || v.Forward == model.ForwardNAT) {
 			return fmt.Errorf("the default route of %s is on another network, so its answers do not pass the eBPF program: use the plane nft",
 				r.Endpoint)
 		}
-		if f.Internal[r.Endpoint] {
+		if at.Internal {
 			return fmt.Errorf("the network of %s is internal, and ebpf has no program there: use the plane nft",
 				r.Endpoint)
 		}
@@ -114,8 +115,8 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 func (Plane) Shared(all []plan.Attachment) plan.Plan { return plan.AttachPrograms(all) }
 
 // Service implements balance.Plane.
-func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
-	b := balance.Pack(v, find, balance.Sizes{Buckets: min(maglev.Size(len(v.Reals)), maxBuckets), Turns: maxTurns})
+func (Plane) Service(v model.VirtualService, in balance.Sandboxes) plan.Plan {
+	b := balance.Pack(v, in, balance.Sizes{Buckets: min(maglev.Size(len(v.Reals)), maxBuckets), Turns: maxTurns})
 	backends := b.Backends
 	here := map[netip.AddrPort]bool{}
 	for _, r := range v.Reals {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/balance"
 	"fairlead/internal/balance/ebpf"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -24,14 +25,21 @@ func service() model.VirtualService {
 		}}
 }
 
-func find(name string) (plan.Attachment, bool) {
-	return plan.Attachment{Port: map[string]string{"box": "fv-box"}[name],
-		Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1")}}, name != ""
+// sandboxes returns the attachments of the real servers that are endpoints. One named slow has a limit.
+func sandboxes(v model.VirtualService) balance.Sandboxes {
+	in := make(balance.Sandboxes, len(v.Reals))
+	for i, r := range v.Reals {
+		if r.Endpoint != "" {
+			in[i] = &plan.Attachment{Port: map[string]string{"box": "fv-box"}[r.Endpoint], Shaped: r.Endpoint == "slow",
+				Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1")}}
+		}
+	}
+	return in
 }
 
 func usesEBPF(t *testing.T, v model.VirtualService) plan.EBPFService {
 	t.Helper()
-	p := ebpf.Plane{}.Service(v, find)
+	p := ebpf.Plane{}.Service(v, sandboxes(v))
 	return p[len(p)-1].(plan.EBPFService)
 }
 
@@ -91,7 +99,6 @@ func TestMasquerade(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	facts := plan.Facts{Shaped: map[string]bool{"slow": true}}
 	for name, change := range map[string]func(*model.VirtualService){
 		"sed": func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay },
 		"nq":  func(v *model.VirtualService) { v.Scheduler = model.NeverQueue },
@@ -107,11 +114,12 @@ func TestRefuses(t *testing.T) {
 	} {
 		v := service()
 		change(&v)
-		if err := (ebpf.Plane{}).Validate(v, facts); err == nil || !strings.Contains(err.Error(), name) {
+		err := (ebpf.Plane{}).Validate(v, sandboxes(v), plan.Facts{})
+		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (ebpf.Plane{}).Validate(service(), facts); err != nil {
+	if err := (ebpf.Plane{}).Validate(service(), sandboxes(service()), plan.Facts{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -125,7 +133,7 @@ func TestLocalReal(t *testing.T) {
 	for forward, localRealEgress := range map[model.Forward]bool{model.ForwardNAT: true, model.ForwardDirect: false,
 		model.ForwardTunnel: false} {
 		v.Forward = forward
-		p := ebpf.Plane{}.Service(v, find)
+		p := ebpf.Plane{}.Service(v, sandboxes(v))
 		if slices.Contains(p, plan.Object(plan.LocalRealEgress{})) != localRealEgress {
 			t.Errorf("forward %s: %v", forward, p)
 		}
@@ -156,7 +164,7 @@ func TestTablesHaveABound(t *testing.T) {
 // kernel forwards packets.
 func TestForwarding(t *testing.T) {
 	forwards := func(v model.VirtualService) bool {
-		return slices.Contains(ebpf.Plane{}.Service(v, find), plan.Object(plan.IPForwarding(true)))
+		return slices.Contains(ebpf.Plane{}.Service(v, sandboxes(v)), plan.Object(plan.IPForwarding(true)))
 	}
 	v := service()
 	if !forwards(v) {
@@ -172,7 +180,7 @@ func TestForwarding(t *testing.T) {
 // packets to other hosts.
 func TestFastPathIsPlanned(t *testing.T) {
 	fast := func(v model.VirtualService) bool {
-		return slices.Contains(ebpf.Plane{}.Service(v, find), plan.Object(plan.FastPath{}))
+		return slices.Contains(ebpf.Plane{}.Service(v, sandboxes(v)), plan.Object(plan.FastPath{}))
 	}
 	v := service()
 	for forward, want := range map[model.Forward]bool{model.ForwardNAT: false, model.ForwardDirect: true,

@@ -68,7 +68,7 @@ func (Plane) Needs(v model.VirtualService) []plan.Feature {
 }
 
 // Validate implements balance.Plane.
-func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
+func (Plane) Validate(v model.VirtualService, _ balance.Sandboxes, _ plan.Facts) error {
 	errs := []error{balance.Families(v)}
 	if v.Check.Passive {
 		errs = append(errs,
@@ -97,11 +97,11 @@ func (Plane) Shared([]plan.Attachment) plan.Plan {
 }
 
 // Service implements balance.Plane.
-func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
-	backends := balance.Backends(v, find)
+func (Plane) Service(v model.VirtualService, in balance.Sandboxes) plan.Plan {
+	backends := balance.Backends(v, in)
 	var all plan.Plan
 	if balance.Forward(v) == model.ForwardNAT {
-		all = returns(v, find, backends)
+		all = returns(v, in, backends)
 	}
 	for _, a := range v.Addresses {
 		if v.Link() == "" {
@@ -130,7 +130,7 @@ func reals(backends []plan.Backend, port uint16) []plan.Backend {
 }
 
 // returns plans the objects that make answers come back through the host.
-func returns(v model.VirtualService, find balance.Sandboxes, backends []plan.Backend) plan.Plan {
+func returns(v model.VirtualService, in balance.Sandboxes, backends []plan.Backend) plan.Plan {
 	all := plan.Plan{plan.Sysctl{Name: "net.ipv4.vs.conntrack", Value: "1"}, plan.IPVSTable{}}
 	for _, a := range v.Addresses {
 		all = append(all, plan.IPForwarding(a.Is4()))
@@ -149,8 +149,8 @@ func returns(v model.VirtualService, find balance.Sandboxes, backends []plan.Bac
 	if set == plan.SetIPVSHidden {
 		return all
 	}
-	for _, r := range v.Reals {
-		at, _ := find(r.Endpoint)
+	for i, r := range v.Reals {
+		at, _ := in.Of(i)
 		for _, by := range at.Bypass {
 			if by.To.Addr().Is4() == r.Address.Is4() {
 				all = append(all, plan.IPVSMember{Set: plan.SetIPVSHairpin, Src: by.From, Dst: by.To})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/balance"
 	"fairlead/internal/balance/ipvs"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -14,13 +15,17 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// sandboxes finds the attachments of two sandboxes on a bridge.
-func sandboxes(name string) (plan.Attachment, bool) {
-	if name != "a" && name != "b" {
-		return plan.Attachment{}, false
+// sandboxes returns the attachments of the real servers that are sandboxes on a bridge.
+func sandboxes(v model.VirtualService) balance.Sandboxes {
+	at := &plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
+		plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}
+	in := make(balance.Sandboxes, len(v.Reals))
+	for i, r := range v.Reals {
+		if r.Endpoint != "" {
+			in[i] = at
+		}
 	}
-	return plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
-		plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}, true
+	return in
 }
 
 func service(change func(*model.VirtualService)) model.VirtualService {
@@ -77,7 +82,7 @@ func TestPlan(t *testing.T) {
 	for name, change := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			v := service(change)
-			if err := (ipvs.Plane{}).Validate(v, plan.Facts{}); err != nil {
+			if err := (ipvs.Plane{}).Validate(v, nil, plan.Facts{}); err != nil {
 				t.Fatal(err)
 			}
 			golden.Text(t, name, text(t, nil, planned(t, v)))
@@ -88,7 +93,7 @@ func TestPlan(t *testing.T) {
 // planned returns the whole plan of a service.
 func planned(t *testing.T, v model.VirtualService) plan.Plan {
 	t.Helper()
-	p, err := plan.Merge(plan.NewPart(ipvs.Plane{}.Shared(nil)), plan.NewPart(ipvs.Plane{}.Service(v, sandboxes)))
+	p, err := plan.Merge(plan.NewPart(ipvs.Plane{}.Shared(nil)), plan.NewPart(ipvs.Plane{}.Service(v, sandboxes(v))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +133,7 @@ func TestRefuses(t *testing.T) {
 		}, "forward by nat"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := (ipvs.Plane{}).Validate(service(c.change), plan.Facts{}); err == nil ||
+			if err := (ipvs.Plane{}).Validate(service(c.change), nil, plan.Facts{}); err == nil ||
 				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got error %v, want one that contains %q", err, c.want)
 			}

@@ -80,7 +80,7 @@ func (Plane) Needs(model.VirtualService) []plan.Feature {
 }
 
 // Validate implements balance.Plane.
-func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
+func (Plane) Validate(v model.VirtualService, _ balance.Sandboxes, _ plan.Facts) error {
 	if v.Scheduler.Traits().CountsFlows {
 		computed := model.Schedulers(func(t model.SchedulerTraits) bool { return !t.CountsFlows })
 		return fmt.Errorf("scheduler %s: nftables counts no connections: choose %s, or another plane", v.Scheduler,
@@ -149,7 +149,7 @@ func (Plane) Shared([]plan.Attachment) plan.Plan {
 }
 
 // Service implements balance.Plane.
-func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
+func (Plane) Service(v model.VirtualService, in balance.Sandboxes) plan.Plan {
 	var all plan.Plan
 	seen := map[bool]bool{}
 	for _, a := range v.Addresses {
@@ -162,15 +162,15 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 			all = append(all, plan.LocalRoute{Addr: a})
 		}
 	}
-	return append(append(all, returns(v, find)...), service(v, find))
+	return append(append(all, returns(v, in)...), service(v, in))
 }
 
 // returns plans to masquerade the clients whose answers would bypass the host.
-func returns(v model.VirtualService, find balance.Sandboxes) plan.Plan {
+func returns(v model.VirtualService, in balance.Sandboxes) plan.Plan {
 	var all plan.Plan
 	seen := map[plan.Bypass]bool{}
-	for _, r := range v.Reals {
-		at, ours := find(r.Endpoint)
+	for i, r := range v.Reals {
+		at, ours := in.Of(i)
 		if !ours || r.State == model.RealDown {
 			continue
 		}
@@ -185,7 +185,7 @@ func returns(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 }
 
 // service packs the service with its buckets.
-func service(v model.VirtualService, find balance.Sandboxes) plan.NFTService {
+func service(v model.VirtualService, in balance.Sandboxes) plan.NFTService {
 	if port, one := onlyPort(v); one {
 		v = v.Clone()
 		for i := range v.Reals {
@@ -193,7 +193,7 @@ func service(v model.VirtualService, find balance.Sandboxes) plan.NFTService {
 		}
 	}
 	size := balance.Sizes{Buckets: Buckets(len(v.Reals)), Turns: maxTurns}
-	s := plan.NFTService{Balanced: balance.Pack(v, find, size)}
+	s := plan.NFTService{Balanced: balance.Pack(v, in, size)}
 	if s.Hashes() {
 		s.Ring = steady(s.Balanced, v.Reals)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/balance"
 	"fairlead/internal/balance/nft"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -16,13 +17,17 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// sandboxes finds the attachments of two sandboxes on a bridge.
-func sandboxes(name string) (plan.Attachment, bool) {
-	if name != "a" && name != "b" {
-		return plan.Attachment{}, false
+// sandboxes returns the attachments of the real servers that are sandboxes on a bridge.
+func sandboxes(v model.VirtualService) balance.Sandboxes {
+	at := &plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
+		plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}
+	in := make(balance.Sandboxes, len(v.Reals))
+	for i, r := range v.Reals {
+		if r.Endpoint != "" {
+			in[i] = at
+		}
 	}
-	return plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
-		plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}, true
+	return in
 }
 
 func service(change func(*model.VirtualService)) model.VirtualService {
@@ -96,10 +101,10 @@ func TestChange(t *testing.T) {
 func planned(t *testing.T, change func(*model.VirtualService)) plan.Plan {
 	t.Helper()
 	v := service(change)
-	if err := (nft.Plane{}).Validate(v, plan.Facts{}); err != nil {
+	if err := (nft.Plane{}).Validate(v, nil, plan.Facts{}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.Merge(plan.NewPart(nft.Plane{}.Shared(nil)), plan.NewPart(nft.Plane{}.Service(v, sandboxes)))
+	p, err := plan.Merge(plan.NewPart(nft.Plane{}.Shared(nil)), plan.NewPart(nft.Plane{}.Service(v, sandboxes(v))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +139,7 @@ func TestRefuses(t *testing.T) {
 			}
 		},
 	} {
-		if err := (nft.Plane{}).Validate(service(change), plan.Facts{}); err == nil ||
+		if err := (nft.Plane{}).Validate(service(change), nil, plan.Facts{}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -154,7 +159,7 @@ func pool(n int) model.VirtualService {
 
 // owners returns the real server of each bucket.
 func owners(v model.VirtualService) []netip.AddrPort {
-	p := nft.Plane{}.Service(v, func(string) (plan.Attachment, bool) { return plan.Attachment{}, false })
+	p := nft.Plane{}.Service(v, nil)
 	var all []netip.AddrPort
 	for _, e := range p[len(p)-1].(plan.NFTService).Buckets() {
 		all = append(all, e.Real)

@@ -296,7 +296,7 @@ func balancedTo(real string) func(*room) {
 		v := site
 		v.Reals = []model.RealServer{{Address: at.Addr(), Port: at.Port(), Weight: 1}}
 		all := append(nft.Plane{}.Shared(nil),
-			nft.Plane{}.Service(v, func(string) (plan.Attachment, bool) { return plan.Attachment{}, false })...)
+			nft.Plane{}.Service(v, nil)...)
 		var ops []plan.Op
 		for _, o := range all {
 			if plan.GroupOf(o) == plan.GroupServices {

@@ -37,7 +37,7 @@ func servicePlane(h Host) []Finding {
 	var names []string
 	for _, v := range h.Costlier() {
 		v.Plane = model.PlaneAuto
-		if p, err := paths.ChoosePlane(facts, v); err == nil && p.Name().Traits().AtLinks {
+		if p, err := paths.ChoosePlane(facts, v, nil); err == nil && p.Name().Traits().AtLinks {
 			names = append(names, v.Name)
 		}
 	}

@@ -251,7 +251,7 @@ func Unavailable(p suite.Path, facts plan.Facts) string {
 		return missing
 	}
 	for _, v := range services(p) {
-		if _, err := paths.ChoosePlane(facts, v); err != nil {
+		if _, err := paths.ChoosePlane(facts, v, nil); err != nil {
 			return err.Error()
 		}
 	}

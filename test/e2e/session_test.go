@@ -45,8 +45,9 @@ type run struct {
 	Latency *struct {
 		Count uint64
 	} `json:"latency"`
-	Invalid []string `json:"invalid"`
-	Raw     string   `json:"raw"`
+	Failed  map[string]int `json:"failed"`
+	Invalid []string       `json:"invalid"`
+	Raw     string         `json:"raw"`
 }
 
 type absent struct{ Path, Reason string }

@@ -63,8 +63,8 @@ func leastMoved(r run) uint64 {
 // sane limits each metric to values that are possible on any machine: from 1 Mbit/s to 1 Tbit/s,
 // from 1 µs to one second.
 var sane = map[string][2]float64{"throughput": {1e6, 1e12}, "latency_p50": {1e-6, 1}, "latency_mean": {1e-6, 1},
-	"latency_p999": {1e-6, 2}, "request_rate": {10, 1e7}, "cpu_per_gb": {1e-3, 1e3}, "gateway_cpu_per_op": {1e-7, 0.1},
-	"memory": {1e6, 1e10}, "change_time": {1e-5, 30}}
+	"latency_p999": {1e-6, 2}, "request_rate": {10, 1e7}, "connection_rate": {10, 1e7}, "cpu_per_gb": {1e-3, 1e3},
+	"gateway_cpu_per_op": {1e-7, 0.1}, "memory": {1e6, 1e10}, "change_time": {1e-5, 30}}
 
 func wantSane(t *testing.T, got report, tool, path, metric string) {
 	t.Helper()

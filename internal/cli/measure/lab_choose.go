@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/lab/runner"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/tool"
+	"fairlead/internal/model"
 )
 
 // labChoice holds the flags of `lab run` that choose what to measure. A zero field
@@ -139,8 +140,8 @@ func (c labChoice) narrow(s *suite.Suite) error {
 	}
 	for _, name := range c.clients {
 		client := result.Client(name)
-		if !slices.Contains([]result.Client{result.Remote, result.Local, result.Peer}, client) {
-			return fmt.Errorf("there is no client %q: want remote, local or peer", name)
+		if !slices.Contains(result.Clients, client) {
+			return fmt.Errorf("there is no client %q: want %s", name, oneOfClients())
 		}
 		s.Clients = append(s.Clients, client)
 	}
@@ -158,6 +159,9 @@ func (c labChoice) narrow(s *suite.Suite) error {
 	}
 	return c.narrowLoads(s)
 }
+
+// oneOfClients lists the clients, for error messages.
+func oneOfClients() string { return model.OneOf(result.Clients) }
 
 // narrowLoads keeps only the workloads that the flags name and that the clients
 // support.

@@ -41,10 +41,10 @@ func (m *labMachines) take(values []string) (clients []string, err error) {
 	}
 	for _, v := range values {
 		switch {
-		case slices.Contains([]string{string(result.Remote), string(result.Local), string(result.Peer)}, v):
+		case slices.Contains(result.Clients, result.Client(v)):
 			clients = append(clients, v)
 		case !strings.ContainsAny(v, ".:=") && m.server == "":
-			return nil, fmt.Errorf("there is no client %q: want remote, local or peer, or a machine as HOST=TOKEN", v)
+			return nil, fmt.Errorf("there is no client %q: want %s, or a machine as HOST=TOKEN", v, oneOfClients())
 		case m.client != "":
 			return nil, fmt.Errorf("client %s: one machine has all clients across the wire, and %s is given too",
 				hostOf(v), hostOf(m.client))

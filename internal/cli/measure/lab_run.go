@@ -84,7 +84,8 @@ func newLabRun(a *command.App) *cobra.Command {
 	f.DurationVar(&choice.duration, "duration", 0, "length of one measured window, e.g. 2s (default: the suite's)")
 	f.Uint64Var(&seed, "seed", 0, "seed for the order of runs and for resampling (default: random, and printed)")
 	f.StringSliceVar(&choice.clients, "client", nil, "measure only from these clients: remote (across the wire), local "+
-		"(on the paths' host), peer (another sandbox); or measure from another machine, HOST[:PORT][=TOKEN] (see `fairlead "+
+		"(on the paths' host), peer (another sandbox), other-network (a sandbox of another network), outbound (the "+
+		"workload's sandbox, to a host across the wire); or measure from another machine, HOST[:PORT][=TOKEN] (see `fairlead "+
 		"lab agent`) or ssh://[USER@]HOST[:PORT][/LINK]")
 	f.StringVar(&machines.server, "server", "", "machine with the paths and their workloads, as `HOST[:PORT][=TOKEN]` "+
 		"(see `fairlead lab agent`) or ssh://[USER@]HOST[:PORT][/LINK] (default: this machine)")

@@ -280,8 +280,8 @@ func (p *remotePart) Memory(ctx context.Context) (float64, error) {
 }
 
 // Serve implements machine.Part.
-func (p *remotePart) Serve(ctx context.Context, tool, workload string) error {
-	_, err := p.remote.call(ctx, call{Do: doServe, Part: p.id, Tool: tool, Workload: workload})
+func (p *remotePart) Serve(ctx context.Context, c result.Client, tool, workload string) error {
+	_, err := p.remote.call(ctx, call{Do: doServe, Part: p.id, Client: c, Tool: tool, Workload: workload})
 	return err
 }
 

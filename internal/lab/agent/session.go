@@ -170,7 +170,7 @@ func (s *session) do(ctx context.Context, c call) (r reply, err error) {
 	case doMemory:
 		r.Memory, err = p.Memory(ctx)
 	case doServe:
-		err = p.Serve(ctx, c.Tool, c.Workload)
+		err = p.Serve(ctx, c.Client, c.Tool, c.Workload)
 	case doEndServe:
 		err = p.EndServe(ctx)
 	case doDrive:

@@ -196,7 +196,7 @@ func catalogOf(source string, r *result.Report) catalog {
 // that drives it.
 func expected(k result.Case, m result.Metric) bool {
 	kind := result.Kind(k.Workload)
-	oneByOne := strings.HasSuffix(kind, "-rr") || kind == "tcp-crr"
+	oneByOne := strings.HasSuffix(kind, "-rr") || kind == "tcp-crr" || kind == result.UDPQuery
 	loaded := result.Loaded(k.Workload)
 	switch m {
 	case result.Throughput, result.CPUPerGB, result.Efficiency:
@@ -206,9 +206,10 @@ func expected(k result.Case, m result.Metric) bool {
 	case result.LatencyMean:
 		return oneByOne && (ownTool(k.Tool) == k.Tool || k.Tool == "qperf" || k.Tool == "h2load")
 	case result.TransactionRate:
-		return strings.HasSuffix(kind, "-rr") && !loaded && (ownTool(k.Tool) == k.Tool || k.Tool == "wrk")
+		return (strings.HasSuffix(kind, "-rr") || kind == result.UDPQuery) && !loaded &&
+			(ownTool(k.Tool) == k.Tool || k.Tool == "wrk")
 	case result.ConnectionRate:
-		return kind == "tcp-crr"
+		return kind == "tcp-crr" || kind == result.PortExhaustion
 	case result.PacketRate:
 		return kind == "udp-pps"
 	case result.Loss:
@@ -217,12 +218,17 @@ func expected(k result.Case, m result.Metric) bool {
 		return kind == result.DockerRun
 	case result.SlowestRequest:
 		return kind == result.Failover || kind == result.VIP
-	case result.FailoverTime, result.Overlap, result.FailedConnects:
+	case result.FailedConnects:
+		return kind == result.VIP || kind == result.PortExhaustion
+	case result.CompletedConnects:
+		return kind == result.PortExhaustion
+	case result.FailoverTime, result.Overlap:
 		return kind == result.VIP
 	case result.Requests, result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime:
 		return kind == result.Failover
 	case result.CPUPerOp:
-		return (oneByOne && !loaded || kind == "udp-pps") && k.Tool != "qperf" && k.Tool != "sockperf"
+		return (oneByOne && !loaded || kind == "udp-pps" || kind == result.PortExhaustion) &&
+			k.Tool != "qperf" && k.Tool != "sockperf"
 	}
 	return kind != result.DockerRun && kind != result.Failover && kind != result.VIP
 }

@@ -11,7 +11,7 @@ import (
 
 // serveRun starts the server's side of a run on its listener.
 func (j *job) serveRun(l *listener) {
-	if err := holdAcknowledgements(l.tcp, j.spec.Workload == TCPCRR); err != nil {
+	if err := holdAcknowledgements(l.tcp, j.spec.holds()); err != nil {
 		j.fail(err)
 	}
 	switch {
@@ -20,6 +20,10 @@ func (j *job) serveRun(l *listener) {
 	case j.spec.Workload == TCPCRR:
 		for range min(j.spec.Streams, acceptors) {
 			j.receive(func(t *thread) error { return j.crrServer(t, l.tcp) })
+		}
+	case j.spec.Workload == UDPQuery:
+		for range min(j.spec.Streams, acceptors) {
+			j.receive(func(t *thread) error { return j.queryServer(t, l.udp) })
 		}
 	case j.spec.Workload.udp():
 		j.receive(func(*thread) error { return j.admitUDP(l) })

@@ -58,10 +58,12 @@ type thread struct {
 	markedSent     uint64
 	markedReceived uint64
 	failed         uint64
-	latency        *hdrhistogram.Histogram
-	service        *hdrhistogram.Histogram
-	lateness       *hdrhistogram.Histogram
-	_              [64]byte
+	// reasons counts the failures by reason, if the spec has a number of attempts.
+	reasons  map[string]int
+	latency  *hdrhistogram.Histogram
+	service  *hdrhistogram.Histogram
+	lateness *hdrhistogram.Histogram
+	_        [64]byte
 }
 
 func (t *thread) totals() Totals {

@@ -29,6 +29,7 @@ type visitor struct {
 	t       *thread
 	s       *stream
 	address []byte // the target's, in the kernel's format
+	source  uint16 // the client's port; 0 means one that the kernel chooses
 	out, in []byte
 }
 
@@ -49,7 +50,10 @@ func (v *visitor) visit() (done int64, err error) {
 		return 0, err
 	}
 	defer rawClose(v.s.fd)
-	if err := holdAcknowledgements(v.s.fd, true); err != nil {
+	if err := holdAcknowledgements(v.s.fd, v.j.spec.holds()); err != nil {
+		return 0, err
+	}
+	if err := v.bind(); err != nil {
 		return 0, err
 	}
 	if err := retryConnect(v.s.fd, v.address); err != nil {
@@ -71,6 +75,29 @@ func (v *visitor) visit() (done int64, err error) {
 	return done, nil
 }
 
+// bind gives the connection its source port, if it has one.
+func (v *visitor) bind() error {
+	if v.source == 0 {
+		return nil
+	}
+	all := netip.IPv4Unspecified()
+	if v.s.peer.Addr().Is6() {
+		all = netip.IPv6Unspecified()
+	}
+	sa, err := sockaddr(netip.AddrPortFrom(all, v.source))
+	if err != nil {
+		return err
+	}
+	if err := unix.Bind(v.s.fd, sa); err != nil {
+		return failed("bind a port for", v.s.peer, err)
+	}
+	return nil
+}
+
+// holds reports whether both ends delay acknowledgements, so that a connection has as few
+// segments as TCP allows.
+func (s Spec) holds() bool { return s.Workload == TCPCRR && s.Close != ClientFIN }
+
 // holdAcknowledgements makes a socket, and the connections that it accepts, delay
 // acknowledgements until the next data if hold is true, and otherwise send them at
 // once, as the kernel does by default.
@@ -82,11 +109,14 @@ func holdAcknowledgements(fd int, hold bool) error {
 	return setInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, quick)
 }
 
-// part prepares the client's close: it waits for the server's FIN, or sets the
-// socket so that close(2) sends a reset.
+// part prepares the client's close: it waits for the server's FIN, unless the client
+// closes first, or sets the socket so that close(2) sends a reset.
 func (j *job) part(s *stream, scratch []byte) error {
-	if j.spec.Close == RST {
+	switch j.spec.Close {
+	case RST:
 		return resetOnClose(s.fd)
+	case ClientFIN:
+		return nil // close(2) sends the first FIN
 	}
 	switch _, err := s.read(scratch[:1]); {
 	case err == io.EOF:
@@ -135,9 +165,9 @@ func (j *job) serve(t *thread, s *stream, buf []byte) error {
 		return err
 	}
 	t.receivedBytes.Add(uint64(len(buf)))
-	answer := s.writeLast
-	if j.spec.Close == RST {
-		answer = s.writeFull
+	answer := s.writeFull
+	if j.spec.Close == FIN {
+		answer = s.writeLast
 	}
 	if err := answer(buf); err != nil {
 		return err
@@ -145,7 +175,7 @@ func (j *job) serve(t *thread, s *stream, buf []byte) error {
 	t.sentBytes.Add(uint64(len(buf)))
 	t.transactions.Add(1)
 	t.connections.Add(1)
-	if j.spec.Close == RST {
+	if j.spec.Close != FIN {
 		if _, err := s.read(buf); err != nil && err != io.EOF && !errors.Is(err, ErrClosed) {
 			return err
 		}

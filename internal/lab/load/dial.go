@@ -18,8 +18,11 @@ func (j *job) connectRun(target netip.AddrPort) error {
 	if j.spec.Workload.HTTP() {
 		return j.connectHTTP(target)
 	}
-	if j.spec.Workload == TCPCRR {
+	switch j.spec.Workload {
+	case TCPCRR:
 		return j.crrRun(target)
+	case UDPQuery:
+		return j.queryRun(target)
 	}
 	streams := make([]*stream, 0, j.spec.links())
 	for i := range j.spec.links() {
@@ -45,10 +48,17 @@ func (j *job) crrRun(target netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
+	if j.spec.Attempts > 0 {
+		v.source = j.spec.firstSource() - 1
+	}
 	if _, err := v.visit(); err != nil {
 		return err
 	}
 	v.t.transactions.Add(1)
+	if j.spec.Attempts > 0 {
+		j.send(func(t *thread) error { return j.exhaust(t, target) })
+		return nil
+	}
 	for i := range j.spec.Streams {
 		j.send(func(t *thread) error { return j.crrClient(t, target, i) })
 	}

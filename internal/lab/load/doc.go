@@ -42,7 +42,12 @@
 // TIME_WAIT then stays at the server, where a new SYN may reuse it at once,
 // and the client never runs out of source ports, whatever the value of
 // tcp_tw_reuse. With close=rst the client resets the connection, the server waits
-// for the reset, and neither side enters TIME_WAIT. In both modes the client's
+// for the reset, and neither side enters TIME_WAIT. With close=client-fin the client
+// closes first, as most clients do: each connection then keeps its source port for a
+// minute (TIME_WAIT), on the client and wherever a path translates its address. Both ends
+// acknowledge as the kernel does by default: some stacks in user space wait for that. With a
+// number of attempts, a run shows when these ports run out: each connection is tried
+// once, and those that fail are counted by reason. In all modes the client's
 // address is not bound, so connect(2) chooses a port that is free for the whole
 // four-tuple. The same holds for HTTP: the client waits for the server's FIN if each
 // request has a connection, and at the end of a run it resets those that are kept,
@@ -52,6 +57,11 @@
 // connection has as few segments as TCP allows. With close=fin these are SYN, SYN
 // with ACK, request with ACK, answer with FIN, FIN with ACK, ACK: the client has
 // its request ready, and the server knows that its answer is the last data.
+//
+// udp-query has no hello either: each question and its answer are one datagram of a
+// socket of their own, so each is a new flow for the path. The server answers from the
+// listener's socket and from the address that the question was sent to. A question
+// carries the run's token and a number, which its answer repeats.
 //
 // Streams in the background of tcp-rr are streams of tcp-bulk with a mark in their
 // hello. They show the latency of a path under load: the requests wait in the same

@@ -156,6 +156,12 @@ func (j *job) finish() (outcome, error) {
 	out := outcome{Totals: j.totals(), Sources: slices.Collect(maps.Keys(j.sources))}
 	latency, service, lateness := newHistogram(), newHistogram(), newHistogram()
 	for _, t := range j.threads {
+		for why, n := range t.reasons {
+			if out.Reasons == nil {
+				out.Reasons = map[string]int{}
+			}
+			out.Reasons[why] += n
+		}
 		out.MarkedSent += t.markedSent
 		out.MarkedReceived += t.markedReceived
 		out.Failed += t.failed

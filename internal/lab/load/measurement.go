@@ -32,6 +32,9 @@ type Measurement struct {
 	Transactions uint64
 	Connections  uint64
 	Errors       uint64
+	// Reasons counts the failed attempts by reason, if the spec has a number of them;
+	// Errors counts the same. Attempts that were not made are among them.
+	Reasons map[string]int
 
 	// Packets are counted for udp-bulk and udp-pps only. PacketsSent counts those
 	// that were sent within the sender's window, PacketsReceived those of them
@@ -82,6 +85,7 @@ func (r *run) measurement() (Measurement, error) {
 		SentBytes:            client.SentBytes,
 		Connections:          client.Connections,
 		Errors:               r.clientEnded.Failed,
+		Reasons:              r.clientEnded.Reasons,
 		PacketsSent:          r.clientEnded.MarkedSent + r.serverEnded.MarkedSent,
 		PacketsReceived:      r.clientEnded.MarkedReceived + r.serverEnded.MarkedReceived,
 		PacketsDelivered:     client.PacketsReceived + server.PacketsReceived,
@@ -188,6 +192,9 @@ func (m Measurement) Metrics() map[result.Metric]float64 {
 		out[result.PacketRate] = per(m.PacketsDelivered, m.ServerSeconds)
 	case w == TCPCRR:
 		out[result.ConnectionRate] = per(m.Connections, m.Seconds)
+		if m.Spec.Attempts > 0 {
+			out[result.CompletedConnects], out[result.FailedConnects] = float64(m.Transactions), float64(m.Errors)
+		}
 	case m.Spec.Background > 0:
 		out[result.Throughput] = 8 * per(m.BytesUp, m.ServerSeconds)
 	case w == HTTPIdle: // it has no traffic

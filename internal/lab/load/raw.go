@@ -54,6 +54,12 @@ func rawClose(fd int) {
 	_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
 }
 
+// rawMessage calls recvmsg(2) or sendmsg(2).
+func rawMessage(call uintptr, fd int, m *unix.Msghdr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(m)), 0)
+	return int(n), errno
+}
+
 func rawSendMany(fd int, m []mmsghdr) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd),
 		uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), 0, 0, 0)

@@ -86,7 +86,7 @@ func (a *generator) deadline() time.Time {
 		return time.Time{}
 	}
 	limit := a.job.spec.Warmup + a.job.spec.Duration + grace
-	if a.job.spec.Count > 0 {
+	if a.job.spec.Count > 0 || a.job.spec.Attempts > 0 {
 		limit += countLimit
 	}
 	return time.Now().Add(limit)
@@ -119,7 +119,7 @@ func (a *generator) edge(q request) (r reply, err error) {
 	case doEnd:
 		r.Edge = a.job.enter(phaseAfter)
 	case doAwait:
-		// With a count the senders end by themselves.
+		// With a count or a number of attempts, the senders end by themselves.
 		a.job.senders.Wait()
 	case doQuiet:
 		a.job.hush()

@@ -91,9 +91,10 @@ func (r *run) traffic(ctx context.Context) error {
 	return r.both(ctx, doQuiet, nil)
 }
 
-// window waits until the window's duration is over or its count is reached.
+// window waits until the window's duration is over, or until the client has made its
+// number of connections or attempts.
 func (r *run) window(ctx context.Context) error {
-	if r.spec.Count == 0 {
+	if r.spec.Count == 0 && r.spec.Attempts == 0 {
 		return sleep(ctx, r.spec.Duration)
 	}
 	_, err := r.client.ask(ctx, request{Do: doAwait})

@@ -18,6 +18,8 @@ const (
 	UDPBulk Workload = "udp-bulk"
 	UDPRR   Workload = "udp-rr"
 	UDPPPS  Workload = "udp-pps"
+	// UDPQuery is one question and one answer per socket, as DNS clients do.
+	UDPQuery Workload = "udp-query"
 
 	HTTPRR   Workload = "http-rr"
 	HTTPCRR  Workload = "http-crr"
@@ -28,7 +30,8 @@ const (
 )
 
 // Workloads lists all of them.
-var Workloads = []Workload{TCPBulk, TCPRR, TCPCRR, UDPBulk, UDPRR, UDPPPS, HTTPRR, HTTPCRR, HTTPDown, HTTPUp, WSRR,
+var Workloads = []Workload{TCPBulk, TCPRR, TCPCRR, UDPBulk, UDPRR, UDPPPS, UDPQuery, HTTPRR, HTTPCRR,
+	HTTPDown, HTTPUp, WSRR,
 	HTTPIdle}
 
 // Mode says how a transaction waits.
@@ -56,8 +59,9 @@ type Close string
 
 // The kinds of closing; the package comment says which side closes and why.
 const (
-	FIN Close = "fin"
-	RST Close = "rst"
+	FIN       Close = "fin"
+	RST       Close = "rst"
+	ClientFIN Close = "client-fin"
 )
 
 // Spec is one run of one workload. Zero fields mean the workload's defaults.
@@ -93,6 +97,10 @@ type Spec struct {
 	// Count closes a tcp-crr window after this many connections instead of
 	// after Duration. It requires one stream.
 	Count int
+	// Attempts is the number of connections that tcp-crr tries to make, each once and from
+	// a source port of its own, in a window that ends after them, or after Duration. Those
+	// that fail are counted by reason, and do not end the run. It requires one stream.
+	Attempts int
 	// Flows is the number of additional UDP flows to the target. Each sends one
 	// datagram before the streams are opened, and then stays idle. FlowAddrs are
 	// their source addresses; each address provides 64,512 ports.
@@ -117,6 +125,7 @@ const (
 	maxUDP       = 65507
 	maxBody      = 1 << 30
 	maxMultiplex = 100
+	maxAttempts  = flowPorts - 1
 )
 
 // Normal returns the spec with defaults filled in, or an error that names the
@@ -146,6 +155,8 @@ func defaultSize(w Workload) int {
 		return MaxDatagram4
 	case UDPPPS:
 		return 18
+	case UDPQuery:
+		return 40
 	case HTTPRR, HTTPCRR, WSRR, HTTPIdle:
 		return 64
 	case HTTPDown, HTTPUp:
@@ -163,7 +174,7 @@ func (s Spec) check() error {
 		return fmt.Errorf("unknown mode %q", s.Mode)
 	case s.Direction != Up && s.Direction != Down && s.Direction != Both:
 		return fmt.Errorf("unknown direction %q", s.Direction)
-	case s.Close != FIN && s.Close != RST:
+	case s.Close != FIN && s.Close != RST && s.Close != ClientFIN:
 		return fmt.Errorf("unknown close %q", s.Close)
 	case s.Streams < 1 || s.Streams > s.Workload.maxStreams():
 		return fmt.Errorf("%d streams: want 1 to %d", s.Streams, s.Workload.maxStreams())
@@ -173,6 +184,8 @@ func (s Spec) check() error {
 		return fmt.Errorf("%d concurrent requests: want 0 to %d", s.Multiplex, maxMultiplex)
 	case s.Size < least || s.Size > most:
 		return fmt.Errorf("%s size %d: want %d to %d bytes", s.Workload, s.Size, least, most)
+	case s.Attempts < 0 || s.Attempts > maxAttempts:
+		return fmt.Errorf("%d attempts: want 0 to %d", s.Attempts, maxAttempts)
 	case s.Count < 0 || s.Flows < 0 || s.Flows > len(s.FlowAddrs)*flowPorts:
 		return fmt.Errorf("count %d, %d flows from %d addresses: want 0 or more, and one address per %d flows",
 			s.Count, s.Flows, len(s.FlowAddrs), flowPorts)
@@ -196,6 +209,8 @@ func (s Spec) fits() error {
 		return fmt.Errorf("%s has no close %q", s.Workload, s.Close)
 	case s.Count > 0 && (s.Workload != TCPCRR || s.Streams != 1):
 		return fmt.Errorf("%s over %d streams has no count", s.Workload, s.Streams)
+	case s.Attempts > 0 && (s.Workload != TCPCRR || s.Streams != 1 || s.Count > 0 || s.Rate > 0):
+		return fmt.Errorf("%s over %d streams, or with a count or rate, has no number of attempts", s.Workload, s.Streams)
 	case s.Background > 0 && s.Workload != TCPRR:
 		return fmt.Errorf("%s has no streams in the background", s.Workload)
 	case s.TLS && s.Workload != HTTPRR && s.Workload != HTTPCRR:
@@ -218,6 +233,8 @@ func sizes(w Workload) (least, most int, ok bool) {
 		return 1, maxUDP, true
 	case UDPBulk, UDPPPS:
 		return stampSize, maxUDP, true
+	case UDPQuery:
+		return querySize, maxUDP, true
 	case HTTPRR, HTTPCRR, HTTPIdle:
 		return 1, maxRR, true
 	case HTTPDown, HTTPUp:
@@ -244,11 +261,11 @@ func (w Workload) HTTP() bool {
 func (w Workload) payload() bool { return w.bulk() || w == HTTPDown || w == HTTPUp }
 func (w Workload) bulk() bool    { return w == TCPBulk || w == UDPBulk }
 
-func (w Workload) udp() bool { return w == UDPBulk || w == UDPRR || w == UDPPPS }
+func (w Workload) udp() bool { return w == UDPBulk || w == UDPRR || w == UDPPPS || w == UDPQuery }
 
 // transactional reports whether the workload has a latency.
 func (w Workload) transactional() bool {
-	return w == TCPRR || w == TCPCRR || w == UDPRR || w == HTTPRR || w == HTTPCRR || w == WSRR
+	return w == TCPRR || w == TCPCRR || w == UDPRR || w == UDPQuery || w == HTTPRR || w == HTTPCRR || w == WSRR
 }
 
 // links counts the streams in all directions.

@@ -53,6 +53,8 @@ type outcome struct {
 	MarkedReceived uint64
 	// Failed counts the transactions in the window that failed.
 	Failed uint64
+	// Reasons counts the failed attempts by reason.
+	Reasons map[string]int `json:",omitempty"`
 	// Sources are the addresses of an HTTP server's clients.
 	Sources []netip.Addr `json:",omitempty"`
 	// Latency, Service and Lateness are HdrHistograms, V2 compressed.

@@ -147,7 +147,7 @@ func (p *part) driven(name, workload string) (t tool.Tool, w suite.Workload, err
 }
 
 // Serve implements Part.
-func (p *part) Serve(ctx context.Context, tool, workload string) error {
+func (p *part) Serve(ctx context.Context, c result.Client, tool, workload string) error {
 	t, w, err := p.driven(tool, workload)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (p *part) Serve(ctx context.Context, tool, workload string) error {
 	if p.server != nil || !p.hasServer() {
 		return errors.New("start a tool's server: one runs already, or the part has no server")
 	}
-	p.server, err = t.Serve(ctx, p.rig, w)
+	p.server, err = t.Serve(ctx, p.rig, w, c)
 	return err
 }
 

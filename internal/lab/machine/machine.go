@@ -102,9 +102,9 @@ type Part interface {
 	// Memory returns the memory in bytes of the processes that carry the path's
 	// traffic.
 	Memory(ctx context.Context) (float64, error)
-	// Serve starts the server of a tool that package tool has, for a workload of the
-	// order. EndServe ends it.
-	Serve(ctx context.Context, tool, workload string) error
+	// Serve starts the server of a tool that package tool has, for a client and a workload
+	// of the order. EndServe ends it.
+	Serve(ctx context.Context, c result.Client, tool, workload string) error
 	EndServe(ctx context.Context) error
 	// Drive runs the tool's client for a number of seconds, and returns its output.
 	Drive(ctx context.Context, c result.Client, tool, workload string, seconds int) ([]byte, error)

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"fairlead/internal/lab/program"
+	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
@@ -38,20 +39,24 @@ type cniCall struct {
 	conf   map[string]any
 }
 
-// chain returns what a container engine would configure for the path. The
-// addresses are static, so nothing is written outside the namespaces.
-func (m *cni) chain() []cniCall {
+// chain returns what a container engine would configure for a sandbox with that
+// address; ports are published to the workload. The addresses are static, so nothing is
+// written outside the namespaces.
+func (m *cni) chain(addr netip.Addr) []cniCall {
 	at := m.Addresses()
-	address := map[string]any{"address": netip.PrefixFrom(at.Workload, at.Subnet.Bits()).String(),
+	address := map[string]any{"address": netip.PrefixFrom(addr, at.Subnet.Bits()).String(),
 		"gateway": at.Gateway.String()}
 	ipam := map[string]any{"type": "static", "addresses": []any{address},
 		"routes": []any{map[string]any{"dst": netip.PrefixFrom(at.Unspecified, 0).String()}}}
 	switch m.Path.Driver {
 	case model.DriverBridge:
-		return []cniCall{
-			{"bridge", map[string]any{"bridge": "cni0", "isGateway": true, "mtu": m.Path.MTU, "ipam": ipam}},
-			{"portmap", map[string]any{"runtimeConfig": map[string]any{"portMappings": cniPorts()}}},
+		bridge := cniCall{"bridge", map[string]any{"bridge": "cni0", "isGateway": true, "ipMasq": true,
+			"mtu": m.Path.MTU, "ipam": ipam}}
+		if addr != at.Workload {
+			return []cniCall{bridge}
 		}
+		published := map[string]any{"portMappings": cniPorts()}
+		return []cniCall{bridge, {"portmap", map[string]any{"runtimeConfig": published}}}
 	case model.DriverRouted:
 		return []cniCall{{"ptp", map[string]any{"mtu": m.Path.MTU, "ipam": ipam}}}
 	}
@@ -75,7 +80,7 @@ func cniPorts() []any {
 // address and the program that portmap calls.
 func (m *cni) Needs() rig.Needs {
 	all := []rig.Program{{Name: "cni/static", Package: cniPackage}}
-	for _, c := range m.chain() {
+	for _, c := range m.chain(m.Addresses().Workload) {
 		all = append(all, rig.Program{Name: "cni/" + c.plugin, Package: cniPackage})
 		if c.plugin == "portmap" {
 			all = append(all, rig.Program{Name: "iptables", Package: "iptables"})
@@ -84,39 +89,49 @@ func (m *cni) Needs() rig.Needs {
 	return rig.Needs{Programs: all}
 }
 
-// Start implements rig.Maker. It adds the workload's sandbox to the network
-// according to the specification: each plugin gets the result of the one before,
-// and they are undone in reverse order.
+// Start implements rig.Maker.
 func (m *cni) Start(ctx context.Context, r *rig.Rig) error {
-	box, err := r.World.Sandbox(rig.Workload)
+	if err := m.add(ctx, r, rig.Workload, m.Addresses().Workload); err != nil || !r.Wants(result.Peer) {
+		return err
+	}
+	return m.add(ctx, r, rig.Neighbor, m.Addresses().Neighbor)
+}
+
+// add adds a sandbox to the network according to the specification: each plugin gets the
+// result of the one before, and they are undone in reverse order.
+func (m *cni) add(ctx context.Context, r *rig.Rig, name string, addr netip.Addr) error {
+	box, err := r.World.Sandbox(name)
 	if err != nil {
 		return err
 	}
-	box = program.ForOthers(box)
-	chain := m.chain()
-	var result json.RawMessage
+	at := cniSandbox{name, program.ForOthers(box)}
+	chain := m.chain(addr)
+	var before json.RawMessage
 	r.Undo(func() error {
 		for _, c := range slices.Backward(chain) {
 			// The rig's own context may have ended.
-			if _, err := c.run(context.WithoutCancel(ctx), r.World, "DEL", box, result); err != nil {
+			if _, err := c.run(context.WithoutCancel(ctx), r.World, "DEL", at, before); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	for _, c := range chain {
-		out, err := c.run(ctx, r.World, "ADD", box, result)
+		out, err := c.run(ctx, r.World, "ADD", at, before)
 		if err != nil {
 			return err
 		}
-		result = out
+		before = out
 	}
 	return nil
 }
 
+// cniSandbox is the name of a sandbox, and the path of its network namespace.
+type cniSandbox struct{ name, path string }
+
 // run calls the plugin on the server host and returns its result.
 func (c cniCall) run(
-	ctx context.Context, w *topology.World, command, box string, before json.RawMessage,
+	ctx context.Context, w *topology.World, command string, box cniSandbox, before json.RawMessage,
 ) (json.RawMessage, error) {
 	path, err := program.Find("cni/" + c.plugin)
 	if err != nil {
@@ -133,7 +148,7 @@ func (c cniCall) run(
 	var out []byte
 	err = w.DoServer(func() (err error) {
 		cmd := exec.CommandContext(ctx, path)
-		cmd.Env = append(os.Environ(), "CNI_COMMAND="+command, "CNI_CONTAINERID="+rig.Workload, "CNI_NETNS="+box,
+		cmd.Env = append(os.Environ(), "CNI_COMMAND="+command, "CNI_CONTAINERID="+box.name, "CNI_NETNS="+box.path,
 			"CNI_IFNAME=eth0", "CNI_PATH="+filepath.Dir(path))
 		cmd.Stdin = bytes.NewReader(conf)
 		out, err = cmd.CombinedOutput()

@@ -18,6 +18,7 @@ import (
 	"fairlead/internal/escape"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/program"
+	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/startup"
 	"fairlead/internal/model"
@@ -181,11 +182,25 @@ func (d *docker) StartServer(ctx context.Context, r *rig.Rig) (*load.Server, err
 	return load.AdoptServer(c, c.control), r.World.Adopt(rig.Workload, fmt.Sprintf("/proc/%d/ns/net", c.PID()))
 }
 
-// StartNeighbor implements rig.Containers.
-func (d *docker) StartNeighbor(ctx context.Context, r *rig.Rig) (*load.Client, error) {
-	c, err := d.loadContainer(ctx, r, rig.Neighbor, d.networkArgs(d.Addresses().Neighbor)...)
+// StartClient implements rig.Containers.
+func (d *docker) StartClient(ctx context.Context, r *rig.Rig, client result.Client) (*load.Client, error) {
+	name, args := rig.Neighbor, d.networkArgs(d.Addresses().Neighbor)
+	switch {
+	case client == result.Outbound:
+		name, args = "client", []string{"--network", "container:" + rig.Workload}
+	case client == result.OtherNetwork && !d.InHost():
+		name, args = rig.Other, []string{"--network", rig.OtherNetwork}
+	case client == result.OtherNetwork:
+		name = rig.Other
+	}
+	c, err := d.loadContainer(ctx, r, name, args...)
 	if err != nil {
 		return nil, err
+	}
+	if client == result.OtherNetwork {
+		if err := r.World.Adopt(rig.Other, fmt.Sprintf("/proc/%d/ns/net", c.PID())); err != nil {
+			return nil, err
+		}
 	}
 	return load.AdoptClient(c, c.control), moveTo(r.Groups.Client, c.PID())
 }

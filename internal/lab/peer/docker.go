@@ -94,12 +94,32 @@ func (d *docker) Start(ctx context.Context, r *rig.Rig) (err error) {
 			return err
 		}
 	}
-	if create := d.createNetwork(); create != nil {
-		if _, err := d.engine.Run(ctx, create...); err != nil {
+	create := [][]string{d.createNetwork()}
+	if r.Wants(result.OtherNetwork) {
+		create = append(create, d.createOther())
+	}
+	for _, args := range create {
+		if args == nil {
+			continue
+		}
+		if _, err := d.engine.Run(ctx, args...); err != nil {
 			return errors.Join(err, errors.New(d.said.Line()))
 		}
 	}
 	return nil
+}
+
+// createOther returns the arguments for docker to create another network like that of
+// the path, nil on the host's network.
+func (d *docker) createOther() []string {
+	if d.InHost() {
+		return nil
+	}
+	args := []string{"network", "create"}
+	if d.plugin {
+		args = append(args, "--driver", "fairlead", "--opt", "driver="+string(d.Path.Driver))
+	}
+	return append(args, "--subnet", d.Addresses().OtherSubnet.String(), rig.OtherNetwork)
 }
 
 // flags returns dockerd's flags for the path; everything else has the default.

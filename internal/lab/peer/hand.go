@@ -35,7 +35,13 @@ type byHand struct{ rig.Base }
 func (*byHand) Needs() rig.Needs { return rig.Needs{Programs: []rig.Program{ipCommand, nftCommand}} }
 
 // Links implements rig.Maker.
-func (*byHand) Links(result.Client) []rig.Link { return []rig.Link{{Name: handLink}} }
+func (h *byHand) Links(c result.Client) []rig.Link {
+	links := []rig.Link{{Name: handLink}}
+	if c == result.Outbound {
+		links = append(links, h.OutboundLinks()...)
+	}
+	return links
+}
 
 // handDNAT publishes ports with one DNAT rule per protocol.
 type handDNAT struct{ byHand }
@@ -45,6 +51,16 @@ func newHandDNAT(p suite.Path) rig.Maker { return &handDNAT{byHand{rig.Base{Path
 // Start implements rig.Maker.
 func (h *handDNAT) Start(_ context.Context, r *rig.Rig) error {
 	return h.make(r, dnatRules(h.Addresses()))
+}
+
+// handMasquerade lets a sandbox open connections, with one rule.
+type handMasquerade struct{ byHand }
+
+func newHandMasquerade(p suite.Path) rig.Maker { return &handMasquerade{byHand{rig.Base{Path: p}}} }
+
+// Start implements rig.Maker.
+func (h *handMasquerade) Start(_ context.Context, r *rig.Rig) error {
+	return h.make(r, masqueradeRules(h.Addresses()))
 }
 
 // handHops has only the hops that the path names.
@@ -66,7 +82,10 @@ func (h *handHops) Start(ctx context.Context, r *rig.Rig) error {
 }
 
 // Dial implements rig.Maker.
-func (h *handHops) Dial(_ result.Client, port uint16) netip.AddrPort {
+func (h *handHops) Dial(c result.Client, port uint16) netip.AddrPort {
+	if c == result.Outbound {
+		return h.byHand.Dial(c, port)
+	}
 	return netip.AddrPortFrom(h.Addr(), port)
 }
 
@@ -93,6 +112,14 @@ func (h *byHand) make(r *rig.Rig, rules string) error {
 			return err
 		}
 		script += attach("v"+name, program.ForOthers(box), at.Subnet, at.Gateway, addr, h.Path.MTU)
+	}
+	if r.Wants(result.OtherNetwork) {
+		box, err := r.World.Sandbox(rig.Other)
+		if err != nil {
+			return err
+		}
+		script += handRouted("v"+rig.Other, program.ForOthers(box), at.OtherSubnet, at.OtherGateway, at.Other,
+			h.Path.MTU)
 	}
 	if _, err := program.Shell(r.World.DoServer, script+rules); err != nil {
 		return fmt.Errorf("set up by hand: %w", err)
@@ -162,6 +189,13 @@ func dnatRules(at *rig.Addresses) string {
 			nftFamily(at), at.Server, proto, rig.LoadPort, rig.LastPort, at.Workload)
 	}
 	return handTable(at, chain)
+}
+
+// masqueradeRules returns the rule that gives packets of the sandboxes to other hosts the
+// host's address.
+func masqueradeRules(at *rig.Addresses) string {
+	return handTable(at, fmt.Sprintf("chain post { type nat hook postrouting priority srcnat; %s saddr %s oifname %s masquerade;",
+		nftFamily(at), at.Subnet, topology.Wire))
 }
 
 // nftFamily returns nftables' name of the addresses' family.

@@ -16,6 +16,7 @@ var peers = []struct {
 }{
 	{suite.DockerProxy, newDockerProxy},
 	{suite.HandDNAT, newHandDNAT},
+	{suite.HandMasquerade, newHandMasquerade},
 	{suite.HandHops, newHandHops},
 	{suite.HandMade, newHandMade},
 	{suite.CNI, newCNI},

@@ -1,8 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"fairlead/internal/lab/result"
@@ -64,8 +67,8 @@ func absoluteSentences(r *result.Report, client result.Client) []string {
 			case s.Rounds == 0:
 				parts = append(parts, "no valid round on "+path)
 			default:
-				parts = append(parts, fmt.Sprintf("%s on %s (worst round %s)", c.figure(s.Value), path,
-					c.figure(s.Worst)))
+				parts = append(parts, fmt.Sprintf("%s on %s (worst round %s%s)", c.figure(s.Value), path,
+					c.figure(s.Worst), reasons(r, s.Case)))
 			}
 		}
 		if len(parts) > 0 {
@@ -74,6 +77,33 @@ func absoluteSentences(r *result.Report, client result.Client) []string {
 		}
 	}
 	return all
+}
+
+// maxReasons is the number of reasons of failures that a sentence gives.
+const maxReasons = 2
+
+// reasons returns the most frequent reasons of the failures of a case in its valid runs,
+// if it is about running out of ports; empty if there were none.
+func reasons(r *result.Report, k result.Case) string {
+	if result.Kind(k.Workload) != result.PortExhaustion {
+		return ""
+	}
+	count := map[string]int{}
+	for i := range r.Runs {
+		if r.Runs[i].Case != k || len(r.Runs[i].Invalid) > 0 {
+			continue
+		}
+		for why, n := range r.Runs[i].Failed {
+			count[why] += n
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	if len(all) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(all[:min(len(all), maxReasons)], ", ")
 }
 
 // figure writes a figure with its unit; numbers of failures need none.

@@ -45,6 +45,7 @@ var benchUnits = []benchUnit{
 	{result.FailoverTime, "failover-ms", 1e-3},
 	{result.Overlap, "overlap-ms", 1e-3},
 	{result.FailedConnects, "failed-connects", 1},
+	{result.CompletedConnects, "completed-connects", 1},
 }
 
 // Bench writes one Go benchmark line for every valid run, so that benchstat can

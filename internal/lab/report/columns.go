@@ -37,7 +37,7 @@ func headColumns(r *result.Report, client result.Client) []column {
 			main = append(main, c)
 		case ofBulk(c) || ofBodies(c) || !bulk && c.metric == result.CPUPerOp:
 			cpu = append(cpu, c)
-		case slices.Contains(additional, c.metric), underLoad(c):
+		case slices.Contains(additional, c.metric), underLoad(c), exhausting(c):
 			c.title = workloadTitle(c.workload) + byTool(c.tool) + ", " + metricTitle(c.metric)
 			extra = append(extra, c)
 		case publishes(r, c):
@@ -102,7 +102,7 @@ var metricOrder = []result.Metric{
 	result.Throughput, result.RequestRate, result.LatencyP50, result.LatencyMean, result.LatencyP99,
 	result.LatencyP999, result.ConnectionRate, result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
 	result.StartTime, result.RunTime, result.Memory, result.PublishMemory,
-	result.FailoverTime, result.Overlap, result.FailedConnects,
+	result.FailoverTime, result.Overlap, result.FailedConnects, result.CompletedConnects,
 	result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest,
 	result.Requests, result.ChangeTime,
 	result.KneeRate, result.VisitP50, result.VisitP99, result.FirstByteP50, result.FailedVisits, result.Concurrent,
@@ -142,6 +142,12 @@ func byTool(tool string) string {
 // addition to the median: the tail, and the throughput at the same time.
 func underLoad(c column) bool {
 	return result.Loaded(c.workload) && (c.metric == result.LatencyP99 || c.metric == result.Throughput)
+}
+
+// exhausting reports whether a column is the rate of connections that may run out of
+// ports, which is shown in addition to the number of failures.
+func exhausting(c column) bool {
+	return result.Kind(c.workload) == result.PortExhaustion && c.metric == result.ConnectionRate
 }
 
 // publishes reports whether others published this figure.

@@ -68,7 +68,7 @@ func Compare(old, recent *result.Report, seed uint64) Comparison {
 		c.Changes = append(c.Changes, change)
 	}
 	slices.SortStableFunc(c.Changes, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(rank(clientOrder, a.Client), rank(clientOrder, b.Client)),
+		return cmp.Or(cmp.Compare(rank(result.Clients, a.Client), rank(result.Clients, b.Client)),
 			compareWorkloads(a.Workload, b.Workload), cmp.Compare(a.Tool, b.Tool),
 			cmp.Compare(rank(metricOrder, a.Metric), rank(metricOrder, b.Metric)),
 			cmp.Compare(rank(recent.Paths, a.Path), rank(recent.Paths, b.Path)))

@@ -82,7 +82,7 @@ func labelled(label string, all []prefix) []prefix {
 // smallest still has two digits.
 func scaleFor(m result.Metric, values []float64) scale {
 	whole := []result.Metric{result.Requests, result.FailedRequests, result.FailedVisits, result.FailedConnects,
-		result.Concurrent}
+		result.CompletedConnects, result.Concurrent}
 	if slices.Contains(whole, m) {
 		return scale{label: prefixes(m)[0].label, divisor: 1}
 	}

@@ -139,7 +139,7 @@ func (t table) history(g history.Group, all []Course) {
 	t.line(fmt.Sprintf("%s · %s · %s · windows of %g s · %s", g.Setup.Suite, g.Setup.Machines, g.Setup.Family,
 		g.Setup.Duration,
 		entries(len(g.Entries))))
-	for _, client := range clientOrder {
+	for _, client := range result.Clients {
 		rows := [][]string{{clientTitle(client), "", "×", "median", "last", "expected", "history", ""}}
 		for _, c := range all {
 			if c.Client == client {

@@ -11,9 +11,6 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// clientOrder is the order of clients in reports: the farthest first.
-var clientOrder = []result.Client{result.Remote, result.Local, result.Peer}
-
 // baselineOf returns the path that the report compares with, or "".
 func baselineOf(r *result.Report) string {
 	for _, s := range r.Summary {
@@ -28,7 +25,7 @@ func baselineOf(r *result.Report) string {
 func clientsOf(r *result.Report) []result.Client {
 	all := result.Distinct(r.Summary, func(s result.Summary) result.Client { return s.Client })
 	slices.SortStableFunc(all, func(a, b result.Client) int {
-		return cmp.Compare(rank(clientOrder, a), rank(clientOrder, b))
+		return cmp.Compare(rank(result.Clients, a), rank(result.Clients, b))
 	})
 	return all
 }

@@ -15,6 +15,7 @@ func workloadTitle(workload string) string {
 	title := map[string]string{
 		"tcp-bulk": "bulk", "tcp-rr": "round trip", "tcp-crr": "connect",
 		"udp-bulk": "UDP bulk", "udp-rr": "UDP round trip", "udp-pps": "small packets",
+		result.UDPQuery: "UDP query", result.PortExhaustion: "port exhaustion",
 		result.DockerRun: "docker run", result.Failover: "failover", result.VIP: "virtual address",
 		"http-rr": "HTTP", "https-rr": "HTTPS", "h2-rr": "HTTP/2", "http-crr": "HTTP connect",
 		"https-crr": "HTTPS connect", "ws-rr": "WebSocket", result.HTTPDown: "HTTP download",
@@ -43,6 +44,10 @@ func clientTitle(c result.Client) string {
 		return "client on the same host"
 	case result.Peer:
 		return "client in another sandbox"
+	case result.OtherNetwork:
+		return "client in a sandbox of another network"
+	case result.Outbound:
+		return "sandbox that connects to a host"
 	}
 	return "client " + string(c)
 }
@@ -108,6 +113,8 @@ func metricTitle(m result.Metric) string {
 		return "overlap"
 	case result.FailedConnects:
 		return "failed connects"
+	case result.CompletedConnects:
+		return "completed connects"
 	case result.VisitP50:
 		return "median time"
 	case result.VisitP99:

@@ -57,10 +57,13 @@ const (
 	// FailoverTime is the time from an event of the host that has a virtual address
 	// until another host answers a client. Overlap is for how long two hosts answered
 	// for the address at the same time. FailedConnects counts the connection attempts
-	// that were not answered within 100 ms.
+	// that were not answered within 100 ms; if the workload is PortExhaustion, those that
+	// failed or were not made in time. CompletedConnects counts the others.
 	FailoverTime   Metric = "failover_time"
 	Overlap        Metric = "overlap"
 	FailedConnects Metric = "failed_connects"
+
+	CompletedConnects Metric = "completed_connects"
 )
 
 // Better is the good direction of a metric.
@@ -111,26 +114,35 @@ var Units = map[Metric]Unit{
 	FailoverTime:    {"s", Lower},
 	Overlap:         {"s", Lower},
 	FailedConnects:  {"", Lower},
-	VisitP50:        {"s", Lower},
-	VisitP99:        {"s", Lower},
-	FirstByteP50:    {"s", Lower},
-	FailedVisits:    {"", Lower},
-	KneeRate:        {"1/s", Higher},
-	CPUPerVisit:     {"s", Lower},
-	Concurrent:      {"", Lower},
-	SlowestProbe:    {"s", Lower},
+
+	CompletedConnects: {"", Higher},
+
+	VisitP50:     {"s", Lower},
+	VisitP99:     {"s", Lower},
+	FirstByteP50: {"s", Lower},
+	FailedVisits: {"", Lower},
+	KneeRate:     {"1/s", Higher},
+	CPUPerVisit:  {"s", Lower},
+	Concurrent:   {"", Lower},
+	SlowestProbe: {"s", Lower},
 }
 
-// Client is the place where the traffic comes from.
+// Client is the place that opens the connections.
 type Client string
 
-// The clients: another host across the wire, a process on the server's host, or
-// another sandbox on that host.
+// The clients of the workload: another host across the wire, a process on the server's
+// host, another sandbox of the same network, or a sandbox of another network of that
+// host. Outbound is the workload's own sandbox as the client of a host across the wire.
 const (
-	Remote Client = "remote"
-	Local  Client = "local"
-	Peer   Client = "peer"
+	Remote       Client = "remote"
+	Local        Client = "local"
+	Peer         Client = "peer"
+	OtherNetwork Client = "other-network"
+	Outbound     Client = "outbound"
 )
+
+// Clients lists all of them, in display order: the farthest first.
+var Clients = []Client{Remote, Local, Peer, OtherNetwork, Outbound}
 
 // Format is the version of the report's JSON layout that this version writes and
 // reads.
@@ -238,7 +250,8 @@ type Run struct {
 	Disturbed bool `json:"disturbed,omitempty"`
 	// Notes lists remarks that do not invalidate the run, such as GeneratorBound.
 	Notes []string `json:"notes,omitempty"`
-	// Failed counts the failed requests per reason, in failover workloads.
+	// Failed counts the failed requests or connections per reason, in workloads in which
+	// failures are a result.
 	Failed map[string]int `json:"failed,omitempty"`
 	// Site describes visits of a web site, in those workloads.
 	Site *Site `json:"site,omitempty"`

@@ -8,8 +8,16 @@ import (
 
 // Kinds lists the kinds of workload, in display order. A workload's name is its
 // kind, optionally followed by a variant: tcp-rr-block.
-var Kinds = slices.Concat([]string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps", DockerRun,
-	Failover}, httpKinds, []string{Visiting, Knee, VIP})
+var Kinds = slices.Concat([]string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", UDPQuery, "udp-pps",
+	PortExhaustion, DockerRun, Failover}, httpKinds, []string{Visiting, Knee, VIP})
+
+// UDPQuery is the kind of workload that sends one question from each socket, as DNS
+// clients do.
+const UDPQuery = "udp-query"
+
+// PortExhaustion is the kind of workload that makes so many short connections to one
+// destination that source ports may run out.
+const PortExhaustion = "port-exhaustion"
 
 // httpKinds are the kinds of workload with requests over HTTP.
 var httpKinds = []string{"http-rr", "https-rr", "h2-rr", "http-crr", "https-crr", "ws-rr", HTTPDown, HTTPUp, IdleConns}
@@ -54,12 +62,14 @@ func Kind(workload string) string {
 // Main returns the main metric of a workload.
 func Main(workload string) Metric {
 	switch Kind(workload) {
-	case "tcp-rr", "udp-rr":
+	case "tcp-rr", "udp-rr", UDPQuery:
 		return LatencyP50
 	case "tcp-crr":
 		return ConnectionRate
 	case "udp-pps":
 		return PacketRate
+	case PortExhaustion:
+		return FailedConnects
 	case DockerRun:
 		return StartTime
 	case Failover:
@@ -90,21 +100,21 @@ func Main(workload string) Metric {
 // visitsEvent matches the workloads in which something happens to nodes.
 var visitsEvent = regexp.MustCompile("^" + Visiting + "-(killed|update)")
 
-// Absolute reports whether zero is the best value of a metric, so that no ratio
-// can be formed, and the worst round matters as much as the median. This holds for
-// the metrics of a failover.
+// Absolute reports whether no ratio of a metric is formed, because zero is its best
+// value or it belongs to such a metric, so that the worst round matters as much as the
+// median. This holds for the metrics of a failover and for numbers of failures.
 func Absolute(m Metric) bool {
 	return slices.Contains([]Metric{Requests, FailedRequests, NoticeTime, RecoveryTime, ReturnTime, SlowestRequest,
-		FailedVisits, FailoverTime, Overlap, FailedConnects}, m)
+		FailedVisits, FailoverTime, Overlap, FailedConnects, CompletedConnects}, m)
 }
 
 // Cost returns the metric that shows best what a path costs under a workload,
 // whatever the load.
 func Cost(workload string) Metric {
 	switch Kind(workload) {
-	case "tcp-rr", "udp-rr":
+	case "tcp-rr", "udp-rr", UDPQuery:
 		return LatencyP50
-	case "tcp-crr", "udp-pps":
+	case "tcp-crr", "udp-pps", PortExhaustion:
 		return CPUPerOp
 	case DockerRun:
 		return StartTime

@@ -29,6 +29,12 @@ type Addresses struct {
 	// WireWorkload the workload's address in it.
 	WireRange    netip.Prefix
 	WireWorkload netip.Addr
+	// WireNeighbor is the neighbour's address in that range.
+	WireNeighbor netip.Addr
+	// OtherSubnet is the subnet of another network of the server host, OtherGateway the
+	// host's address in it, and Other that of its sandbox.
+	OtherSubnet         netip.Prefix
+	OtherGateway, Other netip.Addr
 	// Started and WireStarted are the addresses of a container whose start is measured:
 	// on the network, and on the wire.
 	Started, WireStarted netip.Addr
@@ -79,6 +85,8 @@ var addresses4 = Addresses{
 	Third: addr("198.51.100.3"), ServerBlock: prefix("172.30.0.0/26"), ClientBlock: prefix("172.30.0.128/26"),
 	ThirdBlock: prefix("172.30.0.192/26"),
 	WireRange:  prefix("198.51.100.16/28"), WireWorkload: addr("198.51.100.20"),
+	WireNeighbor: addr("198.51.100.22"),
+	OtherSubnet:  prefix("172.31.0.0/24"), OtherGateway: addr("172.31.0.1"), Other: addr("172.31.0.2"),
 	Started: addr("172.30.0.9"), WireStarted: addr("198.51.100.21"),
 	Virtual: addr("192.0.2.80"), Unspecified: netip.IPv4Unspecified(),
 	Reals: map[string]netip.Addr{Victim: addr("172.30.0.11"), "b": addr("172.30.0.12"), "c": addr("172.30.0.13")},
@@ -93,6 +101,8 @@ var addresses6 = Addresses{
 	ServerRange: prefix("2001:db8:30::/65"), ClientRange: prefix("2001:db8:30:0:8000::/65"),
 	ClientGateway: addr("2001:db8:30:0:8000::1"), Visitor: addr("2001:db8:30:0:8000::2"),
 	WireRange: prefix("2001:db8:1::10/124"), WireWorkload: addr("2001:db8:1::14"),
+	WireNeighbor: addr("2001:db8:1::16"),
+	OtherSubnet:  prefix("2001:db8:31::/64"), OtherGateway: addr("2001:db8:31::1"), Other: addr("2001:db8:31::2"),
 	Started: addr("2001:db8:30::9"), WireStarted: addr("2001:db8:1::15"),
 	Virtual: addr("2001:db8:80::80"), Unspecified: netip.IPv6Unspecified(),
 	Reals: map[string]netip.Addr{Victim: addr("2001:db8:30::11"), "b": addr("2001:db8:30::12"),

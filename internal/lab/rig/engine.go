@@ -73,11 +73,11 @@ func (e *Engine) state(r *Rig) (model.State, error) {
 		s.Publishes = e.publishes()
 		return s, nil
 	}
-	residents := map[string]netip.Addr{Workload: at.address}
-	if !e.Path.OnWire() || e.Path.Wires > 1 {
-		residents[Neighbor] = e.Addresses().Neighbor
+	attached := map[string]netip.Addr{Workload: at.address}
+	if !e.Path.OnWire() || e.Path.Wires > 1 || r.Wants(result.Peer) {
+		attached[Neighbor] = at.neighbor
 	}
-	for name, addr := range residents {
+	for name, addr := range attached {
 		box, err := r.World.Sandbox(name)
 		if err != nil {
 			return s, err
@@ -91,9 +91,28 @@ func (e *Engine) state(r *Rig) (model.State, error) {
 		}
 		s.Endpoints = append(s.Endpoints, ep)
 	}
+	if r.Wants(result.OtherNetwork) {
+		if err := e.addOther(r, &s); err != nil {
+			return s, err
+		}
+	}
 	s.Publishes = e.publishes()
 	s.Services = services(e.Path)
 	return s, nil
+}
+
+// addOther adds another network with the path's driver, and a sandbox in it.
+func (e *Engine) addOther(r *Rig, s *model.State) error {
+	box, err := r.World.Sandbox(Other)
+	if err != nil {
+		return err
+	}
+	at := e.Addresses()
+	s.Networks = append(s.Networks, model.Network{Name: OtherNetwork, Driver: e.Path.Driver, Filter: e.Path.Filter,
+		MTU: e.Path.MTU, Subnets: []model.Subnet{{Prefix: at.OtherSubnet}}})
+	s.Endpoints = append(s.Endpoints, model.Endpoint{Name: Other, Network: OtherNetwork, Sandbox: box,
+		Addresses: []netip.Addr{at.Other}})
+	return nil
 }
 
 // network returns the path's network on a host. All hosts have the same, but for the ranges of a cluster's.
@@ -179,6 +198,17 @@ func services(p suite.Path) []model.VirtualService {
 
 // Links implements Maker.
 func (e *Engine) Links(c result.Client) []Link {
+	t := e.Path.Driver.Traits()
+	var links []Link
+	if t.Bridge || t.RoutesPeers {
+		links = []Link{{Name: topology.EndpointLink(Workload)}}
+	}
+	switch {
+	case c == result.Outbound:
+		return append(links, e.OutboundLinks()...)
+	case c == result.Peer && e.Path.OnWire(): // on the same host, so neither over the wire nor over the tunnel
+		return append(links, inside)
+	}
 	if e.Path.Clustered { // the VXLAN link does not count what the eBPF program sends
 		return []Link{{Name: topology.Wire}, inside}
 	}

@@ -32,8 +32,8 @@ func (r *Rig) inClient(c result.Client, fn func() error) error {
 		return r.World.DoSandbox(site.visitor, fn)
 	case c == result.Remote:
 		return r.World.DoClient(fn)
-	case c == result.Peer && !site.inHost:
-		return r.World.DoSandbox(Neighbor, fn)
+	case c != result.Local && !site.inHost:
+		return r.World.DoSandbox(residents[c], fn)
 	}
 	return r.World.DoServer(fn)
 }

@@ -51,8 +51,10 @@ type Containers interface {
 	// StartServer starts the generator's server in a container, whose sandbox is
 	// then the workload's.
 	StartServer(ctx context.Context, r *Rig) (*load.Server, error)
-	// StartNeighbor starts a client of the generator in another container.
-	StartNeighbor(ctx context.Context, r *Rig) (*load.Client, error)
+	// StartClient starts a client of the generator in a container: in another one of the
+	// path's network or of another network, or, as Outbound, beside the server in its
+	// sandbox.
+	StartClient(ctx context.Context, r *Rig, c result.Client) (*load.Client, error)
 	// StartAnswerer starts a container that publishes the rig's number of ports and
 	// sends the answer on the last one. It returns the address to which a client
 	// sends.
@@ -104,7 +106,9 @@ func (*Base) Needs() Needs { return Needs{} }
 func (b *Base) Dial(c result.Client, port uint16) netip.AddrPort {
 	at := siteOf(b.Path)
 	switch {
-	case b.Path.Direct && (c != result.Remote || !at.hidden):
+	case c == result.Outbound:
+		return netip.AddrPortFrom(b.outside(), port)
+	case b.Path.Direct && (c != result.Remote && c != result.OtherNetwork || !at.hidden):
 		return netip.AddrPortFrom(at.address, port)
 	case b.Path.Plane != "":
 		return netip.AddrPortFrom(b.Addresses().Virtual, port)
@@ -114,6 +118,9 @@ func (b *Base) Dial(c result.Client, port uint16) netip.AddrPort {
 
 // Links implements Maker.
 func (b *Base) Links(c result.Client) []Link {
+	if c == result.Outbound {
+		return b.OutboundLinks()
+	}
 	if carrierOf(b.Path).bypasses(c) {
 		return nil
 	}
@@ -127,6 +134,9 @@ func (b *Base) Count(ctx context.Context, r *Rig, n *Counters) error {
 
 // Proof implements Maker.
 func (b *Base) Proof(w Window, links *result.Proof) *result.Proof {
+	if w.Client == result.Outbound {
+		return b.outboundProof(w, links)
+	}
 	if p := carrierOf(b.Path).proof(w); p != nil {
 		return p
 	}

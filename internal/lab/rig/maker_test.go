@@ -33,6 +33,13 @@ func TestDial(t *testing.T) {
 		{"macvlan", result.Remote, "198.51.100.20:8080", "[2001:db8:1::14]:8080"},
 		{"device", result.Remote, "203.0.113.2:8080", "[2001:db8:2::2]:8080"},
 		{"balance:nft", result.Remote, "192.0.2.80:8080", "[2001:db8:80::80]:8080"},
+		{"bridge", result.Peer, "172.30.0.2:8080", "[2001:db8:30::2]:8080"},
+		// Networks are isolated from each other.
+		{"bridge", result.OtherNetwork, "198.51.100.2:8080", "[2001:db8:1::2]:8080"},
+		{"routed", result.OtherNetwork, "172.30.0.2:8080", "[2001:db8:30::2]:8080"},
+		{"host", result.Outbound, "198.51.100.1:8080", "[2001:db8:1::1]:8080"},
+		{"bridge", result.Outbound, "198.51.100.1:8080", "[2001:db8:1::1]:8080"},
+		{"device", result.Outbound, "203.0.113.1:8080", "[2001:db8:2::1]:8080"},
 	} {
 		for family, want := range map[result.Family]string{0: c.want, result.IPv4: c.want, result.IPv6: c.want6} {
 			e := engine(t, c.path)
@@ -74,13 +81,21 @@ func TestProof(t *testing.T) {
 			"listeners on the granted port", false},
 		{"host", result.Remote, Counters{links: []uint64{size}}, "bytes on link wire0", true},
 		{"host", result.Local, Counters{links: []uint64{size}, Flows: 1}, "bytes on link lo", false},
+		{"bridge", result.Outbound, Counters{links: []uint64{size, size, size}, Flows: 1}, "flows in conntrack", true},
+		{"bridge", result.Outbound, Counters{links: []uint64{size, size, size}}, "flows in conntrack", false},
+		{"bridge", result.Outbound, Counters{links: []uint64{size, size, 0}, Flows: 1},
+			"bytes on link fv-web and eth0 in the sandbox and wire0", false},
+		{"routed", result.Outbound, Counters{links: []uint64{size, size, size}},
+			"bytes on link fv-web and eth0 in the sandbox and wire0", true},
+		{"macvlan", result.Peer, Counters{links: []uint64{0}}, "bytes on link eth0 in the sandbox", false},
+		{"ebpf", result.OtherNetwork, Counters{}, "bytes translated by eBPF", false},
 		{"vxlan-2", result.Remote, all, "bytes on the wire with fewer", true},
 		{"vxlan-2", result.Remote, Counters{links: all.links, wires: []uint64{size, 0}},
 			"bytes on the wire with fewer", false},
 	} {
 		e := engine(t, c.path)
 		r := &Rig{Path: e.Path, Maker: e}
-		before := Counters{links: []uint64{0, 0}, wires: []uint64{0, 0}}
+		before := Counters{links: []uint64{0, 0, 0}, wires: []uint64{0, 0}}
 		p := r.Prove(Window{Client: c.client, Before: before, After: c.after, Received: size})
 		if p.Counter != c.counter || p.OK != c.ok {
 			t.Errorf("%s, %s: %+v, want %s, %v", c.path, c.client, p, c.counter, c.ok)

@@ -11,6 +11,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,9 @@ type Options struct {
 	// with another machine.
 	Part   topology.Part
 	Uplink topology.Uplink
+	// Group is the name of the rig's cgroups, unique in this process; empty means the
+	// path's name.
+	Group string
 }
 
 // Rig is one path in a separate world, with its generator's children. A rig of a part
@@ -72,6 +76,9 @@ type Rig struct {
 	// them.
 	Server  *load.Server
 	Clients map[result.Client]*load.Client
+	// Outside is the server on the client host, for sandboxes that connect to it; nil if
+	// the suite has none.
+	Outside *load.Server
 	// Crowd are the client's addresses of the live flows, nil if the suite asks for
 	// none.
 	Crowd []netip.Addr
@@ -84,6 +91,8 @@ type Rig struct {
 	Facts  plan.Facts
 	part   topology.Part
 	uplink topology.Uplink
+	// wanted are the clients of the suite that reach the workload on this path.
+	wanted []result.Client
 	// netem are the conditions of the wires; nil if there are none.
 	netem *result.Netem
 	// processes and undo are what the maker left in the world.
@@ -104,7 +113,10 @@ func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err e
 			r = nil
 		}
 	}()
-	if r.Groups, err = ledger.NewGroups(p.Name); err != nil && !errors.Is(err, cgroup.ErrNone) {
+	r.wanted = slices.DeleteFunc(slices.Clone(opt.Suite.Clients), func(c result.Client) bool {
+		return !p.Reaches(c) || !r.hosts(c)
+	})
+	if r.Groups, err = ledger.NewGroups(cmp.Or(opt.Group, p.Name)); err != nil && !errors.Is(err, cgroup.ErrNone) {
 		return r, err
 	}
 	if why := m.Needs().Cgroup; why != "" && err != nil {
@@ -130,6 +142,9 @@ func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err e
 	}
 	return r, r.startLoad(ctx, opt.Suite)
 }
+
+// Wants reports whether the suite measures the path for the client.
+func (r *Rig) Wants(c result.Client) bool { return slices.Contains(r.wanted, c) }
 
 // Options returns the options of the rig's world: its cgroup determines which
 // processes are local clients.
@@ -223,8 +238,12 @@ func (r *Rig) Keep(p *child.Process) { r.processes = append(r.processes, p) }
 // Undo registers what removes a part of the path before its world is removed.
 func (r *Rig) Undo(fn func() error) { r.undo = append(r.undo, fn) }
 
-// ServerPlace is where the workload runs.
-func (r *Rig) ServerPlace() child.Place {
+// ServerPlace is where the server of a client runs: where the workload is, or, if the
+// workload's sandbox is the client, on the client host.
+func (r *Rig) ServerPlace(c result.Client) child.Place {
+	if c == result.Outbound {
+		return r.Place(r.World.Client(), ServerGroup)
+	}
 	at := r.World.Server()
 	if !siteOf(r.Path).inHost {
 		at = r.World.InSandbox(Workload)
@@ -234,7 +253,8 @@ func (r *Rig) ServerPlace() child.Place {
 }
 
 // ClientPlace is where a client runs. The peer of a workload on the host is
-// another workload on the host; on an overlay, clients are in sandboxes.
+// another workload on the host, also if it were of another network; on an overlay,
+// clients are in sandboxes.
 func (r *Rig) ClientPlace(c result.Client) child.Place {
 	site := siteOf(r.Path)
 	var at child.Place
@@ -244,15 +264,18 @@ func (r *Rig) ClientPlace(c result.Client) child.Place {
 		at.Contained = true
 	case c == result.Remote:
 		at = r.World.Client()
-	case c == result.Peer && !site.inHost:
-		at = r.World.InSandbox(Neighbor)
+	case c != result.Local && !site.inHost:
+		at = r.World.InSandbox(residents[c])
 		at.Contained = !r.Path.Bare
 	default:
 		at = r.World.Server()
-		at.Contained = c == result.Peer && !r.Path.Bare
+		at.Contained = c != result.Local && !r.Path.Bare
 	}
 	return r.Place(at, ClientGroup)
 }
+
+// residents are the sandboxes of clients on the server host.
+var residents = map[result.Client]string{result.Peer: Neighbor, result.OtherNetwork: Other, result.Outbound: Workload}
 
 // Party names one of the ledger's cgroups.
 type Party int
@@ -289,8 +312,10 @@ func (r *Rig) Parties(c result.Client) ledger.Parties {
 	if client := r.Clients[c]; client != nil {
 		p.Client.PIDs = []int{client.PID()}
 	}
-	if r.Server != nil {
-		p.Server.PIDs = []int{r.Server.PID()}
+	for _, server := range []*load.Server{r.Server, r.Outside} {
+		if server != nil {
+			p.Server.PIDs = append(p.Server.PIDs, server.PID())
+		}
 	}
 	if r.World.Proxy != nil {
 		p.Proxy.PIDs = []int{r.World.Proxy.PID()}
@@ -340,8 +365,10 @@ func (r *Rig) Close() error {
 			errs = append(errs, c.Close())
 		}
 	}
-	if r.Server != nil {
-		errs = append(errs, r.Server.Close())
+	for _, server := range []*load.Server{r.Server, r.Outside} {
+		if server != nil {
+			errs = append(errs, server.Close())
+		}
 	}
 	errs = append(errs, r.Remove())
 	if r.World != nil {

@@ -15,6 +15,9 @@ const (
 	Workload = "web"
 	Neighbor = "peer"
 	Visitor  = "visitor" // on the client host
+	// OtherNetwork is another network of the server host, and Other a sandbox in it.
+	OtherNetwork = "lab2"
+	Other        = "other"
 )
 
 // VNI is the overlay's VNI, the same as in the post that the suite attach quotes.
@@ -51,8 +54,8 @@ type site struct {
 	// routed: the client host has a route to the subnet of the sandboxes. hidden:
 	// it has none, although the host itself reaches them.
 	routed, hidden bool
-	// address is the workload's address.
-	address netip.Addr
+	// address is the workload's address, neighbor its neighbour's.
+	address, neighbor netip.Addr
 	// outside are the links that the traffic must pass in addition to the
 	// sandbox's own, whoever makes the path.
 	outside []Link
@@ -92,6 +95,9 @@ func siteOf(p suite.Path) site {
 	if !s.address.IsValid() {
 		s.address = at.Workload
 	}
+	if !s.neighbor.IsValid() {
+		s.neighbor = at.Neighbor
+	}
 	return s
 }
 
@@ -103,7 +109,8 @@ func siteWith(t model.Traits, at *Addresses) site {
 	case t.NoLink:
 		return site{}
 	case t.SubLinks:
-		return site{address: at.WireWorkload, outside: []Link{{Name: topology.Wire}}, network: networkOnWire,
+		return site{address: at.WireWorkload, neighbor: at.WireNeighbor, outside: []Link{{Name: topology.Wire}},
+			network: networkOnWire,
 			exposed: topology.Wire}
 	case t.MovesDevice:
 		return site{address: at.ServerSecond, prefixes: true, wires: (*topology.World).AddDevice,

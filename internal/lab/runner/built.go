@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/machine"
 	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/result"
@@ -37,6 +38,14 @@ func (b *built) of(c result.Client) machine.Part {
 		return b.client
 	}
 	return b.server
+}
+
+// serverFor returns the generator's server that the client connects to.
+func (b *built) serverFor(c result.Client) *load.Server {
+	if c == result.Outbound {
+		return b.Rig.Outside // such paths are never in parts
+	}
+	return b.server.Server()
 }
 
 // dial returns the address that the client dials for a port of the workload.

@@ -43,11 +43,11 @@ func measure(ctx context.Context, b *built, c result.Client, w suite.Workload) r
 			return errors.Join(window.end(ctx, w.Spec.Workload == load.HTTPIdle), changes.end())
 		},
 	}
-	m, err := load.Run(ctx, b.of(c).Client(c), b.server.Server(), b.dial(c, rig.PortOf(w.Spec)), w.Spec, hooks)
+	m, err := load.Run(ctx, b.of(c).Client(c), b.serverFor(c), b.dial(c, rig.PortOf(w.Spec)), w.Spec, hooks)
 	if err != nil {
 		return invalid(run, errors.Join(err, changes.abandon()))
 	}
-	run.Seconds, run.Latency, run.Metrics = m.Seconds, m.Latency, m.Metrics()
+	run.Seconds, run.Latency, run.Metrics, run.Failed = m.Seconds, m.Latency, m.Metrics(), m.Reasons
 	if window.memory > 0 {
 		run.Metrics[result.Memory] = window.memory
 	}
@@ -90,7 +90,7 @@ func judge(run *result.Run, m load.Measurement, gates ...ledger.Gates) {
 	for _, g := range gates {
 		disturbed(run, g)
 	}
-	if m.Errors > 0 {
+	if m.Errors > 0 && m.Spec.Attempts == 0 {
 		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests or connections failed", m.Errors))
 	}
 	if m.Latency != nil && m.Transactions == 0 {

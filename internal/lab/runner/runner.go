@@ -232,6 +232,13 @@ func (s *session) noteUnreached(p suite.Path) {
 		if !p.Reaches(c) {
 			s.unavailable = append(s.unavailable, result.Unavailable{Path: p.Name,
 				Reason: fmt.Sprintf("the client %s cannot reach it", c)})
+			continue
+		}
+		for _, w := range s.Suite.Workloads {
+			if why := p.Misanswers(c, w); why != "" {
+				s.unavailable = append(s.unavailable, result.Unavailable{Path: p.Name,
+					Reason: fmt.Sprintf("%s of the client %s: %s", w.Name, c, why)})
+			}
 		}
 	}
 }

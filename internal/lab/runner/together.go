@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,10 @@ import (
 // and returns them. It returns an error if none is left, or if the user has named
 // them.
 func Divide(s *suite.Suite, named bool) (omitted []result.Unavailable, err error) {
+	if slices.Contains(s.Clients, result.Outbound) {
+		return nil, errors.New("client outbound: between two machines, connections that a sandbox opens are not " +
+			"measured: measure them on one machine, or choose another --client")
+	}
 	var left []suite.Workload
 	for _, w := range s.Workloads {
 		why := w.Undivided()

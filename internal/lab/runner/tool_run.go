@@ -29,7 +29,7 @@ func (f foreignLoad) what() suite.Workload { return f.Workload }
 // output.
 func (f foreignLoad) run(ctx context.Context, b *built, c result.Client) result.Run {
 	run := result.Run{Case: result.Case{Path: b.Path.Name, Client: c, Workload: f.Workload.Name, Tool: f.Tool.Name}}
-	if err := b.server.Serve(ctx, f.Tool.Name, f.Workload.Name); err != nil {
+	if err := b.server.Serve(ctx, c, f.Tool.Name, f.Workload.Name); err != nil {
 		return invalid(run, err)
 	}
 	err := f.measure(ctx, b, &run)

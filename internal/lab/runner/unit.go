@@ -75,6 +75,8 @@ func (u unit) lasts(p suite.Path, s suite.Suite) time.Duration {
 		return containerTime + time.Duration(p.Ports)*p.Peer.PortTime
 	case w.Spec.Count > 0:
 		return time.Duration(w.Spec.Count)*connectTime + runOverhead
+	case w.Spec.Attempts > 0:
+		return time.Duration(w.Spec.Attempts)*connectTime + pathTime
 	}
 	return s.Warmup + s.Duration + time.Duration(w.Spec.Flows)*flowTime + runOverhead
 }
@@ -82,7 +84,9 @@ func (u unit) lasts(p suite.Path, s suite.Suite) time.Duration {
 // goes reports whether the unit can be measured on the path. Metrics without
 // ratios are measured for clients across the wire only.
 func (u unit) goes(p suite.Path) bool {
-	return p.Reaches(u.client) && p.Supports(u.load.what()) && (u.compares() || u.client == result.Remote)
+	w := u.load.what()
+	return p.Reaches(u.client) && p.Supports(w) && p.Misanswers(u.client, w) == "" &&
+		(u.compares() || u.client == result.Remote)
 }
 
 // compares reports whether the paths are compared with the baseline, which is
@@ -110,6 +114,10 @@ func (s *session) units() []unit {
 				continue
 			case w.Event != "":
 				all = append(all, unit{c, failing{w, s.Suite.Duration, s.Facts}})
+				continue
+			}
+			if w.Fresh {
+				all = append(all, unit{c, fresh{w, s.Options}})
 				continue
 			}
 			w.Spec.Duration, w.Spec.Warmup = s.Suite.Duration, s.Suite.Warmup

@@ -71,7 +71,7 @@ func groups(runs []result.Run, baseline string) []*group {
 
 // clientRank orders clients by distance, the farthest first.
 func clientRank(c result.Client) int {
-	if i := slices.Index([]result.Client{result.Remote, result.Local, result.Peer}, c); i >= 0 {
+	if i := slices.Index(result.Clients, c); i >= 0 {
 		return i
 	}
 	return math.MaxInt

@@ -81,5 +81,5 @@ func (p Path) failsOver() bool {
 }
 
 func isUDP(w load.Workload) bool {
-	return w == load.UDPBulk || w == load.UDPRR || w == load.UDPPPS
+	return w == load.UDPBulk || w == load.UDPRR || w == load.UDPPPS || w == load.UDPQuery
 }

@@ -77,7 +77,7 @@ func (s Suite) supported() error {
 // clients lists the clients that can use the path.
 func (p Path) clients() []string {
 	var names []string
-	for _, c := range []result.Client{result.Remote, result.Local, result.Peer} {
+	for _, c := range result.Clients {
 		if p.Reaches(c) {
 			names = append(names, string(c))
 		}

@@ -128,6 +128,8 @@ type Workload struct {
 	Start model.Proto
 	// Event is what happens to one of several real servers, instead of a Spec.
 	Event Event
+	// Fresh: each run builds the path anew, because a run leaves connections behind.
+	Fresh bool
 	// Changes is the number of changes per second of the gateway's configuration.
 	Changes int
 	// Visits are visits of a web site, instead of a Spec.
@@ -139,7 +141,7 @@ type Workload struct {
 func (w Workload) Generated() bool { return w.Start == "" && !w.Separate() }
 
 // Separate reports whether each run builds the path in a world of its own.
-func (w Workload) Separate() bool { return w.Event != "" || w.Visits != nil }
+func (w Workload) Separate() bool { return w.Event != "" || w.Visits != nil || w.Fresh }
 
 // Suite is a question and the measurements that answer it.
 type Suite struct {
@@ -214,7 +216,7 @@ func Paths() []Path {
 			Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge,
 			Filter: model.FilterOn, Direct: true},
-	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths(), gatewayPaths(), sitePaths(),
+	}, slices.Concat(attachPaths(), outboundPaths(), dockerPaths(), balancerPaths(), gatewayPaths(), sitePaths(),
 		clusterPaths(), virtualPaths())...)
 }
 
@@ -246,18 +248,24 @@ func find[T any](all []T, is func(T) bool) (T, bool) {
 	return all[i], true
 }
 
-// Reaches reports whether the client can reach the workload on this path. The LAN
-// cannot reach a bridge's sandbox without published ports. Paths that others
-// create, and sandboxes on the wire itself, serve only clients across the wire.
+// Reaches reports whether the client can reach the workload on this path; of Outbound,
+// whether the workload's sandbox can reach the client host. The LAN cannot reach a
+// bridge's sandbox without published ports. Most paths that others create, and
+// sandboxes on the wire itself, do not serve clients on the server host.
 func (p Path) Reaches(c result.Client) bool {
-	if p.Gateways > 0 || p.Virtual {
+	switch {
+	case c == result.Outbound:
+		return p.opens()
+	case p.Peer == HandMasquerade:
+		return false
+	case p.Gateways > 0 || p.Virtual:
 		return c == result.Remote
-	}
-	if p.Peer.InDocker && !p.OnWire() {
+	case c == result.OtherNetwork:
+		return p.crosses()
+	case p.Peer.InDocker && !p.OnWire():
 		return c != result.Remote || !p.Direct || !p.Driver.Traits().Bridge
-	}
-	if p.ByOthers() || p.OnWire() {
-		return c == result.Remote
+	case p.ByOthers() || p.OnWire():
+		return c == result.Remote || c == result.Peer && p.neighbors()
 	}
 	return c != result.Remote || p.Via != "" || p.Peer.Name != "" || !p.Driver.Traits().Bridge
 }
@@ -299,6 +307,8 @@ func (w Workload) Undivided() string {
 			"the requests are read from one clock"
 	case w.Start != "":
 		return "between two machines, starts of containers are not measured: they are timed with one clock"
+	case w.Fresh:
+		return "between two machines, paths are not built anew for each run"
 	case w.Changes > 0:
 		return "between two machines, changes of a gateway's configuration are not made"
 	}
@@ -339,8 +349,9 @@ var (
 // in the number of streams, the suite's own workload is used.
 func Workloads() []Workload {
 	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rrLoaded, rr1k, rr100k, rrSpin, crr,
-		crr8, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained, httpRR, httpsRR,
-		h2RR, httpCRR, httpsCRR, wsRR, httpDown, httpUp, idleConns, http5k, httpChanges,
+		crr8, crr30k, ports50k, udpBulk, udpRR, udpQuery, pps, pps1k, pps100k, runTCP, runUDP, killed,
+		silenced, drained, httpRR, httpsRR, h2RR, httpCRR, httpsCRR, wsRR, httpDown, httpUp, idleConns, http5k,
+		httpChanges,
 		visits, visitsKilled, visitsUnknown, visitsUpdate, visitsSeed, knee, vipKilled, vipPartition, vipPlanned}
 }
 

@@ -81,14 +81,44 @@ func TestEachStepAddsOneHop(t *testing.T) {
 	}
 }
 
-func TestPathsOfOthersServeRemoteClientsOnly(t *testing.T) {
+// TestPathsOfOthers checks that paths of others serve no clients that their makers do not
+// attach.
+func TestPathsOfOthers(t *testing.T) {
+	served := map[result.Client][]string{}
 	for _, p := range Paths() {
-		if p.ByOthers() && !p.Peer.InDocker &&
-			(p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
+		if p.ByOthers() && !p.Peer.InDocker && (p.Reaches(result.Local) || !p.Reaches(result.Remote) &&
+			p.Peer != HandMasquerade) {
 			t.Errorf("%s serves other clients than remote ones", p.Name)
+		}
+		for _, c := range []result.Client{result.Peer, result.OtherNetwork} {
+			if p.ByOthers() && !p.Peer.InDocker && p.Reaches(c) {
+				served[c] = append(served[c], p.Name)
+			}
 		}
 		if p.Via == model.ViaSocket && p.Driver != model.DriverHost {
 			t.Errorf("%s: socket publishes work in the host's network namespace only", p.Name)
+		}
+	}
+	want := map[result.Client][]string{
+		result.Peer:         {"hop-veth", "hop-bridge", "hop-br-netfilter", "hop-conntrack", "cni-bridge"},
+		result.OtherNetwork: {"hand-dnat"},
+	}
+	if !reflect.DeepEqual(served, want) {
+		t.Errorf("the clients on the host reach %v, want %v", served, want)
+	}
+}
+
+// TestOutboundPaths checks which paths are measured for connections that sandboxes open, in
+// particular that no path is measured twice under two names.
+func TestOutboundPaths(t *testing.T) {
+	for name, want := range map[string]bool{"host": true, "bridge": true, "routed": true, "macvlan": true,
+		"vxlan": true, "device": true, "hand-masquerade": true, "hop-veth": true, "hand-macvlan": true,
+		"cni-bridge": true, "pasta": true, "slirp4netns": true, "docker:bridge": true, "docker:host": true,
+		"nat": false, "ebpf": false, "proxy": false, "socket": false, "docker-proxy": false, "hand-dnat": false,
+		"hop-bridge": false, "hand-vxlan": false, "balance:nft": false, "vip:keepalived": false,
+		"gateway:nginx": false, "docker:publish": false} {
+		if p, ok := FindPath(name); !ok || p.Reaches(result.Outbound) != want {
+			t.Errorf("%s: measured is %v, want %v", name, p.Reaches(result.Outbound), want)
 		}
 	}
 }

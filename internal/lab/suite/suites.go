@@ -9,8 +9,8 @@ import (
 
 // Suites returns every suite, the default first.
 func Suites() []Suite {
-	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules(), waterfall(), scale(), attach(), docker(),
-		dockerStart(), balancer(), gateway(), site(), cluster(), clusterOverlay()}
+	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules(), waterfall(), scale(), attach(),
+		outbound(), peerSuite(), docker(), dockerStart(), balancer(), gateway(), site(), cluster(), clusterOverlay()}
 }
 
 func quick() Suite {

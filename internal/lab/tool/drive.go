@@ -15,10 +15,10 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// Serve starts the tool's server for a workload in a rig, and waits until it listens. A
+// Serve starts the tool's server for a workload and a client in a rig, and waits until it listens. A
 // proxy on the path accepts a client's connection earlier, and could then only reset
 // it.
-func (t Tool) Serve(ctx context.Context, r *rig.Rig, w suite.Workload) (*child.Process, error) {
+func (t Tool) Serve(ctx context.Context, r *rig.Rig, w suite.Workload, c result.Client) (*child.Process, error) {
 	args := t.Server(w)
 	path, err := program.Find(args[0])
 	if err != nil {
@@ -41,7 +41,7 @@ func (t Tool) Serve(ctx context.Context, r *rig.Rig, w suite.Workload) (*child.P
 			cmd.ExtraFiles = append(cmd.ExtraFiles, file)
 		}
 	}
-	at := r.ServerPlace()
+	at := r.ServerPlace(c)
 	at.Contained = false // as process 1 of a PID namespace, some tools ignore signals
 	p, err := child.Start(ctx, cmd, at)
 	if err != nil {

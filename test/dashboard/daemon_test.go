@@ -78,7 +78,7 @@ func TestDaemonServesItsDashboard(t *testing.T) {
 	d, _ := host(t)
 	c := overUnix(strings.TrimPrefix(d.Dashboard, "unix:"))
 	for path, want := range map[string][]string{
-		"/":                 {"real server 192.0.2.7:8080 of web", "drained"},
+		"/":                 {"real server 192.0.2.7:8080 of web", "a command requested it"},
 		"/services":         {"192.0.2.7:8080", "web", "drain"},
 		"/service?name=web": {"192.0.2.80:80", "nft", "a command requested it", "fairlead service show web"},
 		"/events":           {"draining", "service web real 192.0.2.7:8080"},

@@ -247,3 +247,60 @@ func TestActions(t *testing.T) {
 		t.Errorf("the log has %q, %v", said, err)
 	}
 }
+
+// TestBase: behind a path prefix, every link, form and asset has the prefix, and leads to a page.
+func TestBase(t *testing.T) {
+	f, r := site(t)
+	at := served(t, f, func(o *dashboard.Options) { o.Host, o.Base = r, "/some/base" })
+	if answer, _ := get(t, at.URL+"/some/base"); answer.Header.Get("Location") != "/some/base/" {
+		t.Errorf("the base leads to %q", answer.Header.Get("Location"))
+	}
+	for _, path := range pages {
+		_, text := get(t, at.URL+"/some/base"+path)
+		doc, err := html.Parse(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		links := 0
+		for n := range doc.Descendants() {
+			for _, key := range []string{"href", "src", "action"} {
+				to := attribute(n, key)
+				if to == "" || to[0] == '#' {
+					continue
+				}
+				links++
+				if answer, _ := get(t, at.URL+to); !strings.HasPrefix(to, "/some/base/") || answer.StatusCode != 200 {
+					t.Errorf("%s: <%s %s=%q>: %s", path, n.Data, key, to, answer.Status)
+				}
+			}
+		}
+		if links < 10 {
+			t.Errorf("%s has only %d links", path, links)
+		}
+	}
+	if answer, _ := get(t, at.URL+"/services"); answer.StatusCode != 404 {
+		t.Errorf("a page without the base: %s", answer.Status)
+	}
+}
+
+// TestExplanationsAreLimited: two flows are explained at the same time, and a third request is asked to try again.
+func TestExplanationsAreLimited(t *testing.T) {
+	f, r := site(t)
+	r.entered, r.leave = make(chan struct{}), make(chan struct{})
+	at := served(t, f, func(o *dashboard.Options) { o.Host = r })
+	const question = "/explain?from=192.0.2.7&to=:8080"
+	done := make(chan string, 2)
+	for range 2 {
+		go func() { _, text := get(t, at.URL+question); done <- text }()
+		<-r.entered
+	}
+	if _, text := get(t, at.URL+question); !strings.Contains(text, "other explanations run: try again in a moment") {
+		t.Errorf("the third explanation: %.600s", text)
+	}
+	close(r.leave)
+	for range 2 {
+		if text := <-done; !strings.Contains(text, "tcp dport 8080 drop") {
+			t.Errorf("an explanation: %.600s", text)
+		}
+	}
+}

@@ -13,8 +13,15 @@ import (
 	"fairlead/internal/wording"
 )
 
-// LongText is the number of characters from which a cell scrolls by itself.
-const LongText = 400
+// The lengths of texts in bytes.
+const (
+	// wideText makes a column wider.
+	wideText = 30
+	// longWord may be broken anywhere.
+	longWord = 40
+	// cutText scrolls inside its cell.
+	cutText = 400
+)
 
 // Text returns a text as HTML: escaped, and with visible control and direction characters, as the command line shows
 // them.
@@ -100,8 +107,11 @@ func (v View) row(b *strings.Builder, r Row) {
 		if i == 0 {
 			tag = `th scope="row"`
 		}
-		if v.Columns[i].Numeric {
+		switch {
+		case v.Columns[i].Numeric:
 			class = ` class="num"`
+		case len(c.Text) > wideText:
+			class = ` class="wide"`
 		}
 		b.WriteString("<" + tag + class + ">")
 		c.write(b)
@@ -120,10 +130,12 @@ func (c Cell) write(b *strings.Builder) {
 		text = `<a href="` + Text(c.Link) + `">` + text + "</a>"
 	}
 	switch {
-	case len(c.Text) > LongText:
+	case len(c.Text) > cutText:
 		text = `<span class="cut" tabindex="0" role="region" aria-label="Long text">` + text + "</span>"
 	case c.State != "":
 		text = `<span class="` + string(c.State) + `">` + text + "</span>"
+	case slices.ContainsFunc(strings.Fields(c.Text), func(word string) bool { return len(word) > longWord }):
+		text = `<span class="long">` + text + "</span>"
 	}
 	b.WriteString(text)
 	for _, f := range c.Forms {

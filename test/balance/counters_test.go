@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
-	"fairlead/internal/cli/command"
+	"fairlead/internal/wording"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
@@ -268,7 +268,7 @@ func (c counted) sent(t testing.TB, table string) (in, out traffic) {
 // wrong returns how the counters of the real server differ from what the client has sent and received.
 func (c counted) wrong(r api.RealStats, plane model.Plane, in, out traffic) (all []string) {
 	if r.Flows == nil || *r.Flows != c.flows() {
-		all = append(all, fmt.Sprintf("%s: %s flows, want %d", c, command.Number(r.Flows), c.flows()))
+		all = append(all, fmt.Sprintf("%s: %s flows, want %d", c, wording.Number(r.Flows), c.flows()))
 	}
 	packets, bytes := r.Packets, r.Bytes
 	if packets == nil || bytes == nil {

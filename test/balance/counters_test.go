@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"fairlead/internal/api"
-	"fairlead/internal/wording"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/syntax"
+	"fairlead/internal/wording"
 	"fairlead/test/place"
 	"fairlead/test/shell"
 	"fairlead/test/unwrap"

@@ -58,7 +58,7 @@ func runDaemon(do order) error {
 	if err != nil {
 		return err
 	}
-	go func() { _ = admin.Serve(context.Background(), l, admin.Handler(calls(d))) }()
+	go func() { _ = admin.Serve(context.Background(), l, admin.Handler(calls(d)), admin.ConnsPerPeer) }()
 	process.Ready()
 	return d.Run(context.Background())
 }

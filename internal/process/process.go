@@ -233,7 +233,7 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 // serving returns a task that answers requests on a socket. Each caller can have at
 // most perPeer connections. dockerd is the only caller of its socket.
 func serving(l *net.UnixListener, h http.Handler, perPeer int) func(context.Context) error {
-	return func(ctx context.Context) error { return admin.ServePeers(ctx, l, h, perPeer) }
+	return func(ctx context.Context) error { return admin.Serve(ctx, l, h, perPeer) }
 }
 
 // MakeDirs creates the daemon's directories, so that files can be created in them

@@ -54,13 +54,8 @@ func Listen(path string) (*net.UnixListener, error) {
 }
 
 // Serve answers requests until ctx ends, as ServeUntil does. Each caller has at most
-// ConnsPerPeer connections.
-func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
-	return ServePeers(ctx, l, h, ConnsPerPeer)
-}
-
-// ServePeers is Serve with another limit for each caller.
-func ServePeers(ctx context.Context, l *net.UnixListener, h http.Handler, perPeer int) error {
+// perPeer connections.
+func Serve(ctx context.Context, l *net.UnixListener, h http.Handler, perPeer int) error {
 	err := ServeUntil(ctx, bound(l, MaxConns, perPeer), &http.Server{
 		Handler: h, ConnContext: withPeer, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit,

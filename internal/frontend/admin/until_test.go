@@ -24,7 +24,7 @@ func TestServerEndsDespiteASilentClient(t *testing.T) {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- admin.Serve(ctx, l, admin.Handler(new(fake).daemon())) }()
+	go func() { ended <- admin.Serve(ctx, l, admin.Handler(new(fake).daemon()), admin.ConnsPerPeer) }()
 	if _, err := admin.NewClient(socket).Attachments(ctx); err != nil { // accepted after the silent connection
 		t.Fatal(err)
 	}

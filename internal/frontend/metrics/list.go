@@ -1,11 +1,5 @@
 package metrics
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
-
 // Metric describes one metric.
 type Metric struct {
 	Name string
@@ -102,19 +96,4 @@ var collected = []Metric{
 	publishBytes, publishPackets, publishDrops, publishFlows, publishLive,
 	proxyBytes, proxyDatagrams, proxyConnections, proxyFlows, proxyLive,
 	ebpfEntries, ebpfMax, conntrackEntries, conntrackMax, attachments, scrapeProblems,
-}
-
-// List returns all metrics of this package.
-func List() []Metric {
-	return slices.Concat(collected, ofServices, ofCluster, []Metric{applySeconds, applyFailures, healed, buildInfo})
-}
-
-// Table returns the metrics as a table in Markdown.
-func Table() string {
-	var b strings.Builder
-	b.WriteString("| metric | type | labels | what |\n|---|---|---|---|\n")
-	for _, m := range List() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Type, strings.Join(m.Labels, ", "), m.Help)
-	}
-	return b.String()
 }

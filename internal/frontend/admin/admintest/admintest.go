@@ -20,7 +20,7 @@ func Serve(t testing.TB, d admin.Daemon) (socket string) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- admin.Serve(ctx, l, admin.Handler(d)) }()
+	go func() { ended <- admin.Serve(ctx, l, admin.Handler(d), admin.ConnsPerPeer) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

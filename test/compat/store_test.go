@@ -203,7 +203,8 @@ func ofThisBoot(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(boltfile.Update(db, func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(boltfile.Meta)).Put([]byte("boot"), []byte(strings.TrimSpace(string(boot))))
+		err := tx.Bucket([]byte(boltfile.Meta)).Put([]byte("boot"), []byte(strings.TrimSpace(string(boot))))
+		return errors.Join(err, boltfile.Seal(tx, storedFormat))
 	}), db.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,8 @@ import (
 	"fairlead/internal/gateway/build"
 	"fairlead/internal/gateway/entries"
 	"fairlead/internal/gateway/explain"
+	"fairlead/internal/gateway/goroutine"
+	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/observe"
 	"fairlead/internal/gateway/services"
 	"fairlead/internal/gateway/shown"
@@ -48,7 +50,9 @@ type Gateway struct {
 	tickets  *tlsconfig.Tickets
 	// internal are its own services.
 	internal map[string]http.Handler
-	began    time.Time
+	// console is nil without an API.
+	console *console
+	began   time.Time
 }
 
 // New returns a gateway that has no routers yet.
@@ -66,6 +70,21 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 	return g, err
 }
 
+// AddDashboard makes the pages that api@internal and dashboard@internal show, if the settings enable them. Call it
+// before Apply.
+func (g *Gateway) AddDashboard(make func(Shown) Dashboard) {
+	if g.console != nil && g.static.API.Dashboard && make != nil {
+		g.console.dashboard = make(Shown{Base: pathDashboard, Read: g.console.read, Totals: g.Totals})
+	}
+}
+
+// closeDashboard ends the streams of the dashboard, which would last as long as their clients want.
+func (g *Gateway) closeDashboard() {
+	if g.console != nil {
+		g.console.close()
+	}
+}
+
 // Apply replaces the configuration. known are the objects whose status is known
 // already, such as routers with faulty labels. It returns the status of all objects.
 // Objects that did not change stay as they are, with their state; the caller must not
@@ -81,11 +100,20 @@ func (g *Gateway) Progress() uint64 { return g.objects.Progress() }
 // Status returns the status of all objects.
 func (g *Gateway) Status() []status.Status { return g.current.Load().Statuses }
 
+// Totals returns the counters of all requests.
+func (g *Gateway) Totals() metric.Totals { return g.observer.Metrics.Totals() }
+
 // Serve serves the entry points until the context ends, and then until their requests
 // have ended or the grace time is over. After Leave, it returns when the last connection
 // has ended.
 func (g *Gateway) Serve(ctx context.Context, sockets entries.Sockets) error {
 	defer g.Close()
+	ending, ended := context.WithCancel(ctx)
+	defer ended()
+	goroutine.Go("end the streams of the dashboard", func() {
+		<-ending.Done()
+		g.closeDashboard()
+	})
 	return g.points.Serve(ctx, sockets)
 }
 
@@ -94,7 +122,10 @@ func (g *Gateway) Serve(ctx context.Context, sockets entries.Sockets) error {
 // "Connection: close" (HTTP/2: GOAWAY); a connection without a request is closed after
 // the grace time. Requests in progress and upgraded connections last as long as they
 // need, or until Serve's context ends.
-func (g *Gateway) Leave() { g.points.Leave() }
+func (g *Gateway) Leave() {
+	g.closeDashboard()
+	g.points.Leave()
+}
 
 // Hurry makes a gateway that is about to end accept no more requests at once. Those that it
 // has complete within the grace time.
@@ -105,6 +136,7 @@ func (g *Gateway) LogTo(file *os.File) { g.observer.LogTo(file) }
 
 // Close ends the checks, closes the connections to servers and completes the access log.
 func (g *Gateway) Close() {
+	g.closeDashboard()
 	g.Apply(&gateway.Config{}, nil)
 	g.observer.Flush()
 }
@@ -113,8 +145,9 @@ func (g *Gateway) Close() {
 func (g *Gateway) internalServices() map[string]http.Handler {
 	all := map[string]http.Handler{"noop@internal": http.NotFoundHandler()}
 	if g.static.API != nil {
-		api := g.api()
-		all["api@internal"], all["dashboard@internal"] = api, api
+		g.console = newConsole(view.Static{Static: &g.static, Began: g.began}, g.Objects, g.source)
+		all["api@internal"] = http.HandlerFunc(g.console.serveAPI)
+		all["dashboard@internal"] = http.HandlerFunc(g.console.serveDashboard)
 	}
 	if g.static.Ping != nil {
 		all["ping@internal"] = http.HandlerFunc(g.points.Ping)
@@ -123,14 +156,6 @@ func (g *Gateway) internalServices() map[string]http.Handler {
 		all["prometheus@internal"] = promhttp.HandlerFor(g.observer.Metrics.Registry, promhttp.HandlerOpts{})
 	}
 	return all
-}
-
-// api returns the handler of the read-only API, whose paths and keys are Traefik's.
-func (g *Gateway) api() http.Handler {
-	mux := http.NewServeMux()
-	view.Add(mux, view.Static{Static: &g.static, Began: g.began}, g.Objects)
-	mux.Handle("GET /api/explain", explain.Handler(g.source))
-	return mux
 }
 
 // Objects returns all objects with their states.

@@ -35,7 +35,6 @@ var copiers = []string{"internal/gateway/view/", "internal/gateway/build/equal.g
 
 // unread are the fields that the readers do not need, with the reason.
 var unread = map[string]string{
-	"API.Dashboard":           "there are no pages, and dashboard@internal serves the API",
 	"EntryPoint.AsDefault":    "Static.Default has the names",
 	"Failover.HealthCheck":    whole,
 	"Mirroring.HealthCheck":   whole,

@@ -13,6 +13,10 @@ func (b *builder) addInternal() {
 	s := b.Static
 	if s.API != nil && s.API.Insecure {
 		b.internalRouter("api@internal", "traefik", "PathPrefix(`/api`)")
+		if s.API.Dashboard {
+			b.internalRouter("dashboard@internal", "traefik",
+				"Path(`/`) || Path(`/dashboard`) || PathPrefix(`/dashboard/`)")
+		}
 	}
 	if s.Ping != nil && !s.Ping.ManualRouting {
 		b.internalRouter("ping@internal", cmp.Or(s.Ping.EntryPoint, "traefik"), "PathPrefix(`/ping`)")

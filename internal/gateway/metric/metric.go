@@ -33,8 +33,13 @@ type Metrics struct {
 	openAtEntries, openAtServices  *opens
 }
 
-// New returns the metrics with the settings. Nil settings count no requests.
-func New(settings *gateway.Metrics) *Metrics {
+// New returns the metrics with the settings. Nil settings count no requests, unless they are counted for the charts of
+// a dashboard: then those of entry points are.
+func New(settings *gateway.Metrics, charts bool) *Metrics {
+	if settings == nil && charts {
+		no := false
+		settings = &gateway.Metrics{AddServicesLabels: &no}
+	}
 	m := &Metrics{Enabled: settings != nil, Registry: prometheus.NewRegistry(), config: &gateway.Config{}}
 	m.Connections = m.gauges("traefik_open_connections", "Open connections.", "entrypoint", "protocol")
 	m.expiry = m.gauges("traefik_tls_certs_not_after", "End of a certificate, in seconds since 1970.", "cn",

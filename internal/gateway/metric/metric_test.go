@@ -16,7 +16,7 @@ var one = &gateway.Config{HTTP: gateway.HTTP{
 
 func enabled() *metric.Metrics {
 	yes := true
-	m := metric.New(&gateway.Metrics{AddRoutersLabels: &yes})
+	m := metric.New(&gateway.Metrics{AddRoutersLabels: &yes}, false)
 	m.Configure(one, []string{"r@file"}, []string{"s@file"})
 	return m
 }
@@ -82,6 +82,28 @@ func TestConfigureKeepsWhatItHas(t *testing.T) {
 	}
 }
 
+// TestTotals adds up what the entry points have counted, with the metrics and for charts alone.
+func TestTotals(t *testing.T) {
+	for _, m := range []*metric.Metrics{enabled(), metric.New(nil, true)} {
+		s := m.NewSource("web", "r@file", "s@file")
+		for _, status := range []int{200, 200, 404, 502} {
+			m.Count(s, request(status))
+		}
+		got := m.Totals()
+		if got.CPUSeconds <= 0 {
+			t.Errorf("%v seconds of CPU time", got.CPUSeconds)
+		}
+		got.CPUSeconds = 0
+		if want := (metric.Totals{Counted: true, Requests: 4, ClientErrors: 1, ServerErrors: 1, Seconds: 0.004,
+			Sent: 20}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	if got := metric.New(nil, false).Totals(); got.Counted || got.Requests != 0 {
+		t.Errorf("without metrics: %+v", got)
+	}
+}
+
 // BenchmarkCount is what the metrics cost a request.
 func BenchmarkCount(b *testing.B) {
 	m := enabled()
@@ -96,7 +118,7 @@ func BenchmarkCount(b *testing.B) {
 
 // BenchmarkRemove removes one of 10,000 routers and services.
 func BenchmarkRemove(b *testing.B) {
-	m := metric.New(&gateway.Metrics{})
+	m := metric.New(&gateway.Metrics{}, false)
 	config := &gateway.Config{HTTP: gateway.HTTP{Services: map[string]*gateway.Service{}}}
 	for i := range 10_000 {
 		config.HTTP.Services[fmt.Sprint(i)] = &gateway.Service{}

@@ -29,7 +29,7 @@ type Observer struct {
 
 // New returns an observer with the settings of a gateway.
 func New(static *gateway.Static) (*Observer, error) {
-	o := &Observer{Metrics: metric.New(static.Metrics)}
+	o := &Observer{Metrics: metric.New(static.Metrics, static.API != nil && static.API.Dashboard)}
 	if static.AccessLog != nil {
 		o.internals = static.AccessLog.AddInternals
 		var err error

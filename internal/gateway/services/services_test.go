@@ -20,7 +20,7 @@ func newSource() Source {
 
 // TestFlushIntervals checks that each service has its own interval, also with a server that others have, too.
 func TestFlushIntervals(t *testing.T) {
-	all := New(slog.New(slog.DiscardHandler), metric.New(nil))
+	all := New(slog.New(slog.DiscardHandler), metric.New(nil, false))
 	defer all.Close()
 	for name, interval := range map[string]time.Duration{"a@file": -1, "b@file": time.Hour, "c@file": 0} {
 		if _, err := all.Build(name, &gateway.Service{LoadBalancer: &gateway.LoadBalancer{
@@ -40,9 +40,10 @@ func TestFlushIntervals(t *testing.T) {
 	}
 }
 
-// TestCheckIntervalsHaveAFloor checks a service with a health check every nanosecond: the shortest interval is in effect.
+// TestCheckIntervalsHaveAFloor checks a service with a health check every nanosecond: the shortest interval is in
+// effect.
 func TestCheckIntervalsHaveAFloor(t *testing.T) {
-	all, from := New(slog.New(slog.DiscardHandler), metric.New(nil)), newSource()
+	all, from := New(slog.New(slog.DiscardHandler), metric.New(nil, false)), newSource()
 	if _, err := all.Build("a@file", &gateway.Service{LoadBalancer: &gateway.LoadBalancer{
 		Servers:     []gateway.Server{{URL: "http://127.0.0.1:1"}},
 		HealthCheck: &gateway.HealthCheck{Interval: 1}}}, from); err != nil {

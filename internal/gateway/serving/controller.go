@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/accesslog"
+	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/view"
@@ -346,6 +347,15 @@ func (c *Controller) Objects(ctx context.Context) (view.RawData, error) {
 		return view.RawData{}, err
 	}
 	return *answer.Raw, nil
+}
+
+// Totals returns the counters of all requests of the serving process, which begin with it.
+func (c *Controller) Totals(ctx context.Context) (metric.Totals, error) {
+	answer, err := c.query(ctx, request{Ask: askTotals})
+	if err != nil || answer.Totals == nil {
+		return metric.Totals{}, err
+	}
+	return *answer.Totals, nil
 }
 
 func (c *Controller) query(ctx context.Context, r request) (response, error) {

@@ -48,7 +48,7 @@ func mainOrHostile() int {
 		return hostileSameUser(dir)
 	}
 	if os.Getenv("TMPDIR") == unconfined {
-		return serve(errUnconfined)
+		return serve(errUnconfined, nil)
 	}
 	dir, ok := strings.CutPrefix(os.Getenv("TMPDIR"), hostile)
 	if !ok {

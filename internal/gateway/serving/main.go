@@ -34,12 +34,17 @@ const Role = "gateway"
 // controlDescriptor is where the process finds its end of the control socket.
 const controlDescriptor = 3
 
-// Main is the main function of the serving process.
-func Main() int { return serve(confine()) }
+// Main is the main function of a serving process without a dashboard.
+func Main() int { return serve(confine(), nil) }
+
+// MainWith returns the main function of a serving process whose dashboard dashboard makes, if the settings enable one.
+func MainWith(dashboard func(gateway.Shown) gateway.Dashboard) func() int {
+	return func() int { return serve(confine(), dashboard) }
+}
 
 // serve is Main in a process that is confined, unless that failed with an error: it answers that error to the
 // controlling process, and ends.
-func serve(unconfined error) int {
+func serve(unconfined error, dashboard func(gateway.Shown) gateway.Dashboard) int {
 	collectRarely()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -47,7 +52,7 @@ func serve(unconfined error) int {
 	signal.Notify(ends, unix.SIGTERM)
 	// Signals of a terminal and the signal to reopen logs are for the controlling process.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
-	s := &server{unconfined: unconfined, ctx: ctx, cancel: cancel, began: time.Now()}
+	s := &server{unconfined: unconfined, dashboard: dashboard, ctx: ctx, cancel: cancel, began: time.Now()}
 	if err := s.run(ends); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead: serve:", err)
 		return 1
@@ -58,7 +63,9 @@ func serve(unconfined error) int {
 // server is the state of the serving process.
 type server struct {
 	unconfined error
-	gateway    *gateway.Gateway
+	// dashboard makes the pages of the dashboard; nil if there are none.
+	dashboard func(gateway.Shown) gateway.Dashboard
+	gateway   *gateway.Gateway
 	// made is gateway for the goroutine that reports progress.
 	made    atomic.Pointer[gateway.Gateway]
 	sockets entries.Sockets
@@ -154,6 +161,7 @@ func (s *server) start(order *start, fds []int) ([]status.Status, error) {
 	if s.gateway, err = gateway.New(order.Static, log); err != nil {
 		return nil, err
 	}
+	s.gateway.AddDashboard(s.dashboard)
 	s.made.Store(s.gateway)
 	if order.Log && len(rest) > 0 {
 		s.gateway.LogTo(os.NewFile(uintptr(rest[0]), "access log"))
@@ -298,6 +306,9 @@ func (s *server) asked(what ask, answer *response) (give []int, fault string) {
 	case askRaw:
 		raw := s.gateway.Objects()
 		answer.Raw = &raw
+	case askTotals:
+		totals := s.gateway.Totals()
+		answer.Totals = &totals
 	default:
 		return nil, fmt.Sprintf("this serving process does not know the request %q", what)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/status"
 	"fairlead/internal/gateway/view"
@@ -73,6 +74,8 @@ const (
 	askLog ask = "log"
 	// askRaw requests all objects with their states: response.Raw.
 	askRaw ask = "raw"
+	// askTotals requests the counters of all requests: response.Totals.
+	askTotals ask = "totals"
 )
 
 // response answers the request of the same ID.
@@ -85,9 +88,10 @@ type response struct {
 	Self     *self             `json:"self,omitempty"`
 	Handover *gateway.Handover `json:"handover,omitempty"`
 	// Sockets names the descriptors that come with the message.
-	Sockets []socketName  `json:"sockets,omitempty"`
-	Answer  *shown.Answer `json:"answer,omitempty"`
-	Raw     *view.RawData `json:"raw,omitempty"`
+	Sockets []socketName   `json:"sockets,omitempty"`
+	Answer  *shown.Answer  `json:"answer,omitempty"`
+	Raw     *view.RawData  `json:"raw,omitempty"`
+	Totals  *metric.Totals `json:"totals,omitempty"`
 }
 
 func (r response) err() error {

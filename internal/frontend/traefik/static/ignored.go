@@ -24,7 +24,7 @@ const (
 	noReports     = "the gateway sends no reports, and looks for no new version"
 	noPlugins     = "plugins of Traefik cannot run here; their middlewares are reported"
 	noSPIFFE      = "the gateway takes certificates from files and from ACME"
-	noDashboard   = "the gateway has no other dashboard than its API"
+	noDashboard   = "the dashboard has neither a name to set nor an advertisement"
 	atOnce        = "changes of the configuration take effect at once"
 	noCNAME       = "hosts are compared as the client sent them"
 	ownTimeouts   = "the gateway uses timeouts of its own"
@@ -39,7 +39,8 @@ var ignoredSettings = []ignoredSetting{
 	{"api.dashboardname", noDashboard},
 	{"api.debug", "the gateway has no debugging pages"},
 	{"api.disabledashboardad", noDashboard},
-	{"certificatesresolvers.*.acme.certificatesduration", "the gateway renews a certificate after two thirds of its own life"},
+	{"certificatesresolvers.*.acme.certificatesduration",
+		"the gateway renews a certificate after two thirds of its own life"},
 	{"certificatesresolvers.*.acme.certificatetimeout", ownTimeouts},
 	{"certificatesresolvers.*.acme.clientresponseheadertimeout", ownTimeouts},
 	{"certificatesresolvers.*.acme.clienttimeout", ownTimeouts},

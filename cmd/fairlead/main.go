@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/cli"
+	"fairlead/internal/frontend/dashboard/atgateway"
 	"fairlead/internal/gateway/serving"
 	"fairlead/internal/lab/agent"
 	"fairlead/internal/lab/failover"
@@ -24,7 +25,7 @@ func main() {
 	build := cli.Build{Version: version, Commit: commit}
 	run := func() int { return cli.Main(build, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{
-		proxy.Role: proxy.Main, serving.Role: serving.Main, load.Role: load.Main,
+		proxy.Role: proxy.Main, serving.Role: serving.MainWith(atgateway.New(version)), load.Role: load.Main,
 		website.Role: website.Main, visitor.Role: visitor.Main,
 		startup.AnswerRole: startup.AnswerMain, startup.AskRole: startup.AskMain,
 		failover.ServerRole: failover.ServerMain, failover.ClientRole: failover.ClientMain,

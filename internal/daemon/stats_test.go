@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/stats"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 	"fairlead/test/place"
@@ -65,8 +66,27 @@ func TestStats(t *testing.T) {
 				checkPublish(t, s.Publishes[i])
 			}
 			checkEndpoints(t, s)
+			checkTotals(t, w.Totals(context.Background()), s)
 			live.Close()
 		})
+	}
+}
+
+// checkTotals compares the sums over the host with the counters that were read before.
+func checkTotals(t *testing.T, got stats.Totals, s api.Stats) {
+	t.Helper()
+	var bytes, flows uint64
+	for _, n := range s.Networks {
+		bytes += n.Traffic.Bytes.In
+	}
+	for _, p := range s.Publishes {
+		flows += *p.Flows
+	}
+	if got.Traffic == nil || got.Traffic.Bytes.In < bytes || bytes == 0 || got.Flows == nil || *got.Flows != flows {
+		t.Errorf("the totals are %+v, want %d bytes and %d flows", got, bytes, flows)
+	}
+	if s.Proxy != nil && (got.Proxy == nil || got.Proxy.CPUSeconds <= 0) {
+		t.Errorf("the proxy's counters are %+v", got.Proxy)
 	}
 }
 

@@ -31,4 +31,6 @@ type ProxyStats struct {
 	// Connections and Flows are those alive now.
 	Connections uint64 `json:"connections"`
 	Flows       uint64 `json:"flows"`
+	// CPUSeconds is the CPU time of the proxy's process. It is 0 if the proxy is of a version that does not report it.
+	CPUSeconds float64 `json:"cpuSeconds,omitempty"`
 }

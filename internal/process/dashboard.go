@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/dashboard"
 	"fairlead/internal/frontend/dashboard/access"
+	"fairlead/internal/frontend/dashboard/chart"
 	"fairlead/internal/frontend/examine"
 )
 
@@ -40,7 +41,8 @@ func (w window) show(opt Options, pins string) (stop func() error) {
 	}
 	client := admin.NewClient(opt.Socket)
 	d := dashboard.New(dashboard.Options{Daemon: client, Host: examine.Examiner{Daemon: client, Pins: pins},
-		Actions: opt.Dashboard.Actions, Who: access.Who, Version: opt.Version, Log: opt.Log})
+		Charts: chart.Live(client.History), Actions: opt.Dashboard.Actions, Who: access.Who, Version: opt.Version,
+		Log: opt.Log})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.at.Serve(ctx, d) }()

@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/dhcp"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/dashboard/history"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/process/hosted"
@@ -183,14 +184,17 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 		return err
 	}
 	defer done()
+	charts := history.New(history.Host())
 	calls := admin.Daemon{Attachments: attachments{d, node.networks}, Publishes: d, Networks: d,
 		Services: virtualServices{d, node.agreement, node.services},
 		Specs:    specs{d, node.addresses, node.networks, node.services, node.gateways},
-		Events:   d, Stats: d, Gateway: gateway, Cluster: node, ClusterTokens: node, ClusterNetworks: node.networks,
+		Events:   d, Stats: d, History: charts, Gateway: gateway, Cluster: node, ClusterTokens: node,
+		ClusterNetworks:  node.networks,
 		ClusterAddresses: node.addresses, ClusterBGP: node.bgp,
 		ClusterServices: node.services}
 	follow := func(ctx context.Context) error { gateway.Follow(ctx); return nil }
-	tasks := []func(context.Context) error{d.Run, follow, node.run,
+	count := func(ctx context.Context) error { charts.Run(ctx, counting{d, gateway}.values); return nil }
+	tasks := []func(context.Context) error{d.Run, follow, node.run, count,
 		serving(l, idle.handler(admin.Handler(calls)), admin.ConnsPerPeer)}
 	if opt.Docker != "" || opt.Sockets[dockerSocket] != nil {
 		l, done, err := opt.Sockets.take(dockerSocket, opt.Docker, listenDocker)

@@ -2,8 +2,11 @@ package proxy
 
 import (
 	"sync/atomic"
+	"time"
 
 	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
 )
 
 // tally counts forwarded bytes, datagrams, connections and flows. Only its worker
@@ -89,4 +92,11 @@ func total(workers []*worker) model.ProxyStats {
 		w.counts.addTo(&s)
 	}
 	return s
+}
+
+// cpuSeconds returns the CPU time of this process.
+func cpuSeconds() float64 {
+	var used unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &used) // it fails for unknown arguments only
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano()).Seconds()
 }

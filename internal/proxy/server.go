@@ -148,6 +148,7 @@ func (s *server) answer(ask request, control io.ReadWriter) response {
 		answer.fail(s.curtail(*ask.Curtail))
 	case ask.Ask == askStats:
 		answer.Stats = total(s.workers)
+		answer.Stats.CPUSeconds = cpuSeconds()
 	case ask.Ask == askEach:
 		answer.Each = s.ports.each()
 	case ask.Ask == askConfig:

@@ -35,8 +35,9 @@ var Orders = []Order{
 		},
 	},
 	{
-		Tree:   "internal/frontend/dashboard",
-		Floors: [][]string{{"access", "asset", "table", "picture", "source"}, {"page"}, {"."}},
+		Tree: "internal/frontend/dashboard",
+		Floors: [][]string{{"access", "asset", "table", "picture", "source", "history"}, {"page"}, {"chart", "."},
+			{"atgateway"}},
 	},
 	{
 		Tree:   "internal/gateway/acme",

@@ -39,7 +39,7 @@ func TestSeed(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"metrics":     `traefik_service_requests_total{code="200",method="GET",protocol="http",service="my-service@docker"`,
-		"api/rawdata": `"my-routerhttp@docker"`,
+		"api/rawdata": `"my-routerhttp@docker"`, "dashboard/routers": "my-routerhttp@docker",
 	} {
 		x.want(200, want, "GET", "http://localhost:8888/"+path)
 	}

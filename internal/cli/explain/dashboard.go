@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/dashboard"
 	"fairlead/internal/frontend/dashboard/access"
+	"fairlead/internal/frontend/dashboard/chart"
 	"fairlead/internal/process"
 
 	"github.com/spf13/cobra"
@@ -57,8 +58,9 @@ func NewDashboard(a *command.App) *cobra.Command {
 			if err != nil {
 				return errors.Join(err, l.Close())
 			}
-			d := dashboard.New(dashboard.Options{Daemon: admin.NewClient(r.Socket), Host: examiner(r), Actions: actions,
-				Who: access.Who, Version: a.Version, Log: process.Logger(a.Log)})
+			client := admin.NewClient(r.Socket)
+			d := dashboard.New(dashboard.Options{Daemon: client, Host: examiner(r), Charts: chart.Live(client.History),
+				Actions: actions, Who: access.Who, Version: a.Version, Log: process.Logger(a.Log)})
 			if err := l.Serve(c.Context(), d); err != nil {
 				return err
 			}

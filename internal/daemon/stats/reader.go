@@ -61,15 +61,9 @@ func (m *Reader) Stats(ctx context.Context) api.Stats {
 			s.Problems = append(s.Problems, err.Error())
 		}
 	}
-	links, err := m.cfg.Counters.Inspect().LinkTraffic(linksOf(s.Endpoints, endpoints))
-	failed(err)
-	for i, e := range s.Endpoints {
-		if t, ok := links[e.Endpoint]; ok {
-			s.Endpoints[i].Traffic = &t
-		}
-	}
-	m.sums.addUp(s.Networks, s.Endpoints)
-	failed(m.countPublishes(ctx, &s, endpoints))
+	failed(m.countLinks(&s, endpoints))
+	x := newIndex(s.Publishes)
+	failed(errors.Join(m.countPublishes(ctx, &s, x), m.countTracked(x, endpoints)))
 	s.Services, s.Checks = m.cfg.Services()
 	if fill, ok := m.cfg.Counters.Conntrack().Fill(); ok {
 		s.Conntrack = &fill
@@ -125,12 +119,26 @@ func linksOf(all []api.EndpointStats, endpoints map[string]model.Endpoint) []ins
 	return links
 }
 
-// countPublishes reads the counters of all publish modes. A port that the kernel maps
-// may also have a listener of the proxy, for clients that the kernel cannot redirect;
-// both count for the publish.
-func (m *Reader) countPublishes(ctx context.Context, s *api.Stats, endpoints map[string]model.Endpoint) error {
-	x := newIndex(s.Publishes)
-	return errors.Join(m.countProxied(ctx, s, x), m.countMappings(s, x), m.countMapped(x), m.countTracked(x, endpoints))
+// countLinks counts the traffic of endpoints and networks. If it fails, that of networks is not known: without the
+// counters of its endpoints, a network would seem to have lost them.
+func (m *Reader) countLinks(s *api.Stats, endpoints map[string]model.Endpoint) error {
+	links, err := m.cfg.Counters.Inspect().LinkTraffic(linksOf(s.Endpoints, endpoints))
+	if err != nil {
+		return err
+	}
+	for i, e := range s.Endpoints {
+		if t, ok := links[e.Endpoint]; ok {
+			s.Endpoints[i].Traffic = &t
+		}
+	}
+	m.sums.addUp(s.Networks, s.Endpoints)
+	return nil
+}
+
+// countPublishes reads the counters of all publish modes, but not the open flows in conntrack. A port that the kernel
+// maps may also have a listener of the proxy, for clients that the kernel cannot redirect; both count for the publish.
+func (m *Reader) countPublishes(ctx context.Context, s *api.Stats, x index) error {
+	return errors.Join(m.countProxied(ctx, s, x), m.countMappings(s, x), m.countMapped(x))
 }
 
 // countProxied counts the traffic of the proxy's listeners, as payload.

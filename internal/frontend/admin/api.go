@@ -47,6 +47,7 @@
 //	GET  /v1/services/{name}  → api.ServiceView
 //	GET  /v1/events           → Events; with ?follow, one api.Event per line
 //	GET  /v1/stats            → api.Stats
+//	GET  /v1/history          → api.History
 //	GET  /v1/gateway/api/…    → what the API of the daemon's HTTP gateway answers
 package admin
 
@@ -56,7 +57,7 @@ import "fairlead/internal/api"
 const Socket = "/run/fairlead/fairlead.sock"
 
 // Daemon are the calls that the API makes. *daemon.Daemon implements all of them
-// but the last seven.
+// but the last eight.
 type Daemon struct {
 	Attachments AttachmentCalls
 	Publishes   PublishCalls
@@ -65,6 +66,8 @@ type Daemon struct {
 	Specs       SpecCalls
 	Events      EventCalls
 	Stats       StatsCalls
+	// History is nil if the daemon keeps no figures of the last hour.
+	History HistoryCalls
 	// Gateway is nil if the daemon runs no HTTP gateway.
 	Gateway GatewayCalls
 	// Cluster is nil if the daemon cannot be a member of a cluster.

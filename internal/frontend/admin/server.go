@@ -112,6 +112,9 @@ func Handler(d Daemon) http.Handler {
 	eventHandlers(mux, d.Events)
 	statsHandlers(mux, d.Stats)
 	gatewayHandlers(mux, d.Gateway)
+	if d.History != nil {
+		historyHandlers(mux, d.History)
+	}
 	if d.Cluster != nil {
 		clusterHandlers(mux, d.Cluster)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func lab() Page {
-	return Page{Path: "lab", Title: "Laboratory", needs: always, command: fixed("fairlead lab history"),
+	return Page{Path: "lab", Title: "Laboratory", needs: hasHost, command: fixed("fairlead lab history"),
 		Question: "How each ratio changed over the recorded sessions: is it worse, and since when. And the last report.",
 		view: func(v *Visit) []Section {
 			l, ok := get(v, v.Sources.Lab, "history of the laboratory")

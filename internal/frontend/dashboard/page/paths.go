@@ -14,7 +14,7 @@ import (
 )
 
 func pathsPage() Page {
-	return Page{Path: "paths", Title: "Paths", needs: always, command: fixed("fairlead paths"),
+	return Page{Path: "paths", Title: "Paths", needs: hasHost, command: fixed("fairlead paths"),
 		Question: "What each path to a container promises, why, what it needs, and what it costs as measured here.",
 		view: func(v *Visit) []Section {
 			var facts plan.Facts
@@ -28,8 +28,9 @@ func pathsPage() Page {
 			alone, published := divided(all)
 			return []Section{
 				{ID: "published", Title: "Drivers with publish modes",
-					Table: v.tabled(pathTable("p", published, promise.Publish(), courses))},
-				{ID: "alone", Title: "Drivers", Table: v.tabled(pathTable("d", alone, promise.Driver(), courses))}}
+					Table: v.tabled(pathTable("p", "Paths to published ports", published, promise.Publish(), courses))},
+				{ID: "alone", Title: "Drivers", Table: v.tabled(pathTable("d", "Paths by drivers alone", alone,
+					promise.Driver(), courses))}}
 		}}
 }
 
@@ -45,8 +46,9 @@ func divided(all []paths.Path) (alone, published []paths.Path) {
 	return alone, published
 }
 
-func pathTable(id string, all []paths.Path, questions []promise.Question, courses []report.Course) table.Table {
-	t := table.Table{ID: id, Caption: "Paths", N: len(all),
+func pathTable(id, caption string, all []paths.Path, questions []promise.Question,
+	courses []report.Course) table.Table {
+	t := table.Table{ID: id, Caption: caption, N: len(all),
 		Columns: table.Columns("path=Path|here=On this host|cost=Cost, measured here")}
 	for i, q := range questions {
 		t.Columns = append(t.Columns, table.Column{Key: fmt.Sprint("promise", i), Title: string(q)})

@@ -84,6 +84,9 @@ func (v *Visit) state() (text, class string) {
 	case len(v.refresh) == 0:
 		return "This page reads nothing that changes by itself.", "live"
 	}
+	if !hasDaemon(v.Site) {
+		return "The gateway answers.", "live"
+	}
 	return "The daemon answers.", "live"
 }
 

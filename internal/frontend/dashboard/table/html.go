@@ -31,7 +31,7 @@ func Text(s string) string { return template.HTMLEscapeString(escape.Line(s)) }
 func (v View) HTML() template.HTML {
 	var b strings.Builder
 	v.filter(&b)
-	b.WriteString(`<div class="scroll" tabindex="0" role="region" aria-label="` + Text(v.Caption) + `"><table>`)
+	b.WriteString(`<div class="scroll" tabindex="0" role="group" aria-label="` + Text(v.Caption) + `"><table>`)
 	fmt.Fprintf(&b, "<caption>%s: %s</caption><thead><tr>", Text(v.Caption), v.count())
 	for _, c := range v.Columns {
 		v.head(&b, c)
@@ -65,7 +65,9 @@ func (v View) filter(b *strings.Builder) {
 	if v.Small {
 		return
 	}
-	fmt.Fprintf(b, `<form class="filter" role="search" method="get" action="%s">`, Text(v.path))
+	fmt.Fprintf(b, `<form class="filter" role="search" aria-label="Filter: %s" method="get" action="%s">`,
+		Text(v.Caption),
+		Text(v.path))
 	for _, name := range slices.Sorted(maps.Keys(v.values)) {
 		if name != v.name("q") && name != v.name("page") {
 			for _, value := range v.values[name] {
@@ -131,7 +133,7 @@ func (c Cell) write(b *strings.Builder) {
 	}
 	switch {
 	case len(c.Text) > cutText:
-		text = `<span class="cut" tabindex="0" role="region" aria-label="Long text">` + text + "</span>"
+		text = `<span class="cut" tabindex="0" role="group" aria-label="Long text">` + text + "</span>"
 	case c.State != "":
 		text = `<span class="` + string(c.State) + `">` + text + "</span>"
 	case slices.ContainsFunc(strings.Fields(c.Text), func(word string) bool { return len(word) > longWord }):

@@ -1,0 +1,124 @@
+package look_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"fairlead/internal/api"
+	"fairlead/internal/frontend/dashboard/atgateway"
+	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/entries"
+	wanted "fairlead/internal/model/gateway"
+	"fairlead/test/browser"
+)
+
+// TestUpdateKeepsThePlace changes what a page shows while its reader types, has opened a table and has scrolled: the
+// page gets the change, and stays where it was.
+func TestUpdateKeepsThePlace(t *testing.T) {
+	d := newDaemon(t, plain)
+	p := browser.Start(t, nil).Page(t, browser.View{Width: 800, Height: 300})
+	p.Open(serveHost(t, d, plain) + "/services")
+	p.Value(`document.querySelector("input[type=search]").focus()`, nil)
+	p.Type("172")
+	p.Value(`document.querySelector("figure details").open = true; scrollTo(0, 150)`, nil)
+	p.Value(`document.querySelector("#main").dataset.same = "yes"; document.querySelector("input").same = true`, nil)
+	d.change(func() {
+		s := d.services[0]
+		s.Servers = append([]api.RealView{}, s.Servers...)
+		s.Servers[0].State, s.Servers[0].Cause = api.RealDown, "the cable was pulled"
+		d.services = append([]api.ServiceView{s}, d.services[1:]...)
+	})
+	p.Wait(`document.body.innerText.includes("the cable was pulled")`)
+	if got := p.Text(`[document.activeElement.same, document.activeElement.value, scrollY,
+		document.querySelector("figure details").open, document.querySelector("#main").dataset.same]`); got !=
+		"true,172,150,true,yes" {
+		t.Errorf("after the update: %s", got)
+	}
+	check(t, p, "after an update")
+}
+
+// gatewayPages are the pages at a gateway, with a text that each must show.
+var gatewayPages = map[string]string{"/dashboard/": "absent@docker", "/dashboard/routers": "shop.example.com",
+	"/dashboard/routers?url=http://shop.example.com/cart": "shop@docker", "/dashboard/certificates": "certificate"}
+
+// TestGatewayShowsItself opens the pages at a router to api@internal of a gateway that serves, as users of Traefik do.
+func TestGatewayShowsItself(t *testing.T) {
+	at, _ := serveGateway(t)
+	b := browser.Start(t, nil)
+	for _, v := range []browser.View{telephone, desktop} {
+		p := b.Page(t, v)
+		p.Open(at + "/")
+		if got := p.Text("location.pathname"); got != "/dashboard/" {
+			t.Errorf("/ leads to %s", got)
+		}
+		for path, text := range gatewayPages {
+			p.Open(at + path)
+			if got := p.Text("document.body.innerText"); !strings.Contains(got, text) {
+				t.Errorf("%s: the page lacks %q:\n%.3000s", path, text, got)
+			}
+			check(t, p, path)
+			snap(p, "gateway", path, "-", v.Width)
+		}
+		if got := p.Text(`[...document.querySelectorAll("nav a")].map(a => a.getAttribute("href")).join()`); got !=
+			"/dashboard/,/dashboard/routers,/dashboard/certificates" {
+			t.Errorf("the pages are %s", got)
+		}
+	}
+}
+
+// serveGateway runs a gateway with the objects of newGateway, and a router to its API, until the test ends.
+func serveGateway(t testing.TB) (address string, g *gateway.Gateway) {
+	t.Helper()
+	static := wanted.Static{EntryPoints: []wanted.EntryPoint{{Name: "web", Address: "127.0.0.1:0"}},
+		Default: []string{"web"}, API: &wanted.API{Dashboard: true}}
+	g, err := gateway.New(static, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.AddDashboard(atgateway.New("test"))
+	config := gatewayConfig(plain)
+	config.HTTP.Routers["dashboard@docker"] = &wanted.Router{Rule: "PathPrefix(`/`)", Service: "api@internal"}
+	g.Apply(config, nil)
+	sockets, err := entries.Listen(static.EntryPoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Serve(ctx, sockets) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + sockets["web"].TCP.Addr().(*net.TCPAddr).String(), g
+}
+
+// TestGatewayKeepsTheAPI: beside the pages, the paths of Traefik's API answer as before, and the pages have the same
+// content security policy as the daemon's.
+func TestGatewayKeepsTheAPI(t *testing.T) {
+	at, _ := serveGateway(t)
+	for path, want := range map[string]string{"/api/version": `{"Version":"fairlead"`,
+		"/api/http/routers/shop@docker": `{"name"`,
+		"/dashboard/":                   "<!doctype html>"} {
+		answer, err := http.Get(at + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || !strings.HasPrefix(string(text), want) {
+			t.Errorf("%s: %.100s, %v", path, text, err)
+		}
+		policy := answer.Header.Get("Content-Security-Policy")
+		if page := strings.HasPrefix(path, "/dashboard"); page != strings.HasPrefix(policy, "default-src 'none'") {
+			t.Errorf("%s: the policy is %q", path, policy)
+		}
+	}
+}

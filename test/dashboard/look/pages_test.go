@@ -1,0 +1,105 @@
+package look_test
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"fairlead/test/browser"
+)
+
+// telephone and desktop are the sizes at which pages are read.
+var telephone, desktop = browser.View{Width: 360, Height: 740}, browser.View{Width: 1440, Height: 900}
+
+// pagesOf returns the paths of all pages that show a daemon, with a text that each must show.
+func pagesOf(name func(string) string) map[string]string {
+	return map[string]string{
+		"/":                                "status 503",
+		"/ports":                           "8080",
+		"/paths":                           "nat",
+		"/explain?from=192.0.2.7&to=:8080": "enters the sandbox",
+		"/services":                        "the database does not answer",
+		"/service?name=" + url.QueryEscape(name("web")): "172.30.0.3",
+		"/flows":        "8080",
+		"/events":       "firewalld",
+		"/lab":          "fairlead lab",
+		"/routers":      "absent.example.com",
+		"/certificates": "certificate",
+		"/cluster":      "192.0.2.10",
+	}
+}
+
+// snap writes a picture of the page into the folder FAIRLEAD_SCREENSHOTS, if it is set.
+func snap(p *browser.Page, name ...any) {
+	if dir := os.Getenv("FAIRLEAD_SCREENSHOTS"); dir != "" {
+		file := regexp.MustCompile(`\?[^-]*|/`).ReplaceAllString(fmt.Sprint(name...), "_")
+		p.Screenshot(filepath.Join(dir, file+".png"))
+	}
+}
+
+// check fails the test for what is wrong with an open page.
+func check(t *testing.T, p *browser.Page, what string) {
+	t.Helper()
+	for _, problem := range p.Problems() {
+		t.Errorf("%s: %s", what, problem)
+	}
+	for _, v := range p.Violations() {
+		t.Errorf("%s: %.2000s", what, v)
+	}
+	if wide := p.Overflow(); wide > 0 {
+		t.Errorf("%s: the document is %d pixels wider than the window: %s", what, wide, p.Text(widest))
+	}
+}
+
+// widest names the elements that are wider than the window and do not scroll.
+const widest = `[...document.querySelectorAll("body *")].filter(e => !e.closest(".scroll, .picture") &&
+	e.getBoundingClientRect().right > innerWidth + 1).slice(0,
+		5).map(e => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).join("; ")`
+
+// TestEveryPage opens every page in both colour schemes, on a telephone and on a desktop.
+func TestEveryPage(t *testing.T) {
+	b := browser.Start(t, nil)
+	for world, name := range map[string]func(string) string{"usual": plain, "hostile": attacking} {
+		at := serveHost(t, newDaemon(t, name), name)
+		p := b.Page(t, desktop)
+		for path, text := range pagesOf(name) {
+			for _, dark := range []bool{false, true} {
+				if dark && world == "hostile" {
+					continue // names change no colour
+				}
+				for _, v := range []browser.View{telephone, desktop} {
+					v.Dark = dark
+					p.Show(v)
+					p.Open(at + path)
+					what := fmt.Sprintf("%s %.40s, %d px, dark %v", world, path, v.Width, dark)
+					if got := p.Text("document.body.innerText"); !strings.Contains(got, text) {
+						t.Errorf("%s: the page lacks %q:\n%.3000s", what, text, got)
+					}
+					check(t, p, what)
+					snap(p, world, path, "-", v.Width, map[bool]string{true: "-dark"}[dark])
+				}
+			}
+		}
+	}
+}
+
+// TestPagesWithoutScripts reads every page with scripts disabled.
+func TestPagesWithoutScripts(t *testing.T) {
+	at := serveHost(t, newDaemon(t, plain), plain)
+	v := desktop
+	v.NoScript = true
+	p := browser.Start(t, nil).Page(t, v)
+	for path, text := range pagesOf(plain) {
+		p.Open(at + path)
+		if got := p.Text("document.body.innerText"); !strings.Contains(got, text) {
+			t.Errorf("%s: the page lacks %q:\n%.3000s", path, text, got)
+		}
+		if n := p.Text(`document.querySelectorAll("nav a").length`); n == "0" {
+			t.Errorf("%s has no links to other pages", path)
+		}
+	}
+}

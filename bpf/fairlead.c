@@ -2,6 +2,7 @@
 /* One object contains all programs, so that they share their maps. */
 #include "uplink.c"
 #include "sandbox.c"
+#include "sandbox_out.c"
 #include "local_real_egress.c"
 #include "xdp.c"
 #include "connect.c"

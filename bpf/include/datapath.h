@@ -18,7 +18,7 @@
  */
 #pragma once
 
-#include "balance.h"
+#include "outbound.h"
 
 /* is_local reports whether an address is the host's. It reads the list that user space
  * writes, and then the routing table, which also has an address that was added a moment
@@ -215,17 +215,57 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
 	return find_flow(key);
 }
 
-/* error_inward translates an ICMP error about a packet that an endpoint sent. If a
- * router sent the error, its address stays the source. If the client did, the source
- * becomes the address that the endpoint knows.
+/* translate_error translates an ICMP error about a packet that an endpoint sent, and returns
+ * 0, or the action for an error that is not redirected to the endpoint. If a router sent
+ * the error, its address stays the source. If the client did, the source becomes the
+ * address that the endpoint knows.
  */
+static __noinline int translate_error(struct __sk_buff *skb, struct packet *p, const struct flow_key *key,
+				      const struct flow *f, __u32 flags)
+{
+	struct change c = {};
+
+	if (!is_valid_error(skb, skb->ifindex, p, f, flags))
+		return UNTOUCHED;
+	c.src = key->endpoint;
+	c.sport = key->endpoint_port;
+	c.dst = key->client;
+	c.dport = key->client_port;
+	c.outer_src = same(&p->src, &p->inner_dst) ? key->client : p->src;
+	c.outer_dst = key->endpoint;
+	return write_error(skb, p, &c) ? TC_ACT_SHOT : 0;
+}
+
+/* outbound_error finds the flow of a packet to a host outside that an ICMP error quotes. */
+global_func int outbound_error(struct __sk_buff *skb, struct packet *p)
+{
+	struct alias_key name = {};
+	struct flow_key key = {};
+	struct flow *f;
+	int act;
+
+	if (!p || !same(&p->inner_src, &p->dst))
+		return UNTOUCHED;
+	name.client = p->inner_dst;
+	name.host = p->inner_src;
+	name.client_port = p->inner_dport;
+	name.host_port = p->inner_sport;
+	name.class = p->class;
+	f = find_outbound(&name, &key);
+	if (!f)
+		return UNTOUCHED;
+	act = translate_error(skb, p, &key, f, 0);
+	return act ? act : redirect_to_sandbox(skb, f->link);
+}
+
+/* error_inward finds the flow of a published port whose reply an ICMP error quotes. */
 global_func int error_inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
 	struct flow_key key = {};
-	struct change c = {};
 	struct flow *f;
 	struct mapping *l;
 	__u32 slot;
+	int act;
 
 	if (!p)
 		return UNTOUCHED;
@@ -236,17 +276,10 @@ global_func int error_inward(struct __sk_buff *skb, struct packet *p, __u32 flag
 	key.endpoint_port = endpoint_port_of(l, bpf_ntohs(p->inner_sport));
 	key.class = p->class;
 	f = find_quoted_flow(p, &key, skb->ifindex);
-	if (!f || !is_valid_error(skb, skb->ifindex, p, f, flags))
+	if (!f)
 		return UNTOUCHED;
-	c.src = key.endpoint;
-	c.sport = key.endpoint_port;
-	c.dst = key.client;
-	c.dport = key.client_port;
-	c.outer_src = same(&p->src, &p->inner_dst) ? key.client : p->src;
-	c.outer_dst = key.endpoint;
-	if (write_error(skb, p, &c))
-		return TC_ACT_SHOT;
-	return redirect_to_sandbox(skb, l->ifindex);
+	act = translate_error(skb, p, &key, f, flags);
+	return act ? act : redirect_to_sandbox(skb, l->ifindex);
 }
 
 /* opens_flow reports whether the packet opens the flow: the client acknowledges data or
@@ -399,12 +432,14 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 		return count_drop(f->slot, OUTWARD);
 	if ((!is_real(f->slot) || aliases_shared) && has_alias(f, &key) && is_local_connection(skb, p))
 		return NOT_A_REPLY;
-	if (is_stale(f, p->class)) {
+	if (is_stale(f, p->class) || (f->flags & FLOW_OUTBOUND && ends_outbound(skb, p, f))) {
 		end_flow(f, &key);
 		return NOT_A_REPLY;
 	}
+	if (f->flags & FLOW_OUTBOUND && ttl_expired(skb, p))
+		return UNTOUCHED; /* the kernel sends the ICMP error */
 	mtu = exceeded_mtu(skb, f);
-	if (mtu && !(balancing && from_uplink))
+	if (mtu && !(balancing && from_uplink) && !(f->flags & FLOW_OUTBOUND))
 		return UNTOUCHED; /* the kernel routes it and sends the ICMP error */
 	if (mtu) {
 		count_drop(f->slot, OUTWARD);
@@ -414,9 +449,13 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 		count_reset(f, p);
 	else
 		note_sent(f, p);
+	if (f->flags & FLOW_OUTBOUND && opens_outbound(f, p))
+		f = promote_flow(&key, f);
+	if (!f)
+		return count_drop(OUTBOUND_SLOT, OUTWARD);
 	last = track(skb->len, f, p, OUTWARD);
 	reply_ends(&to, f);
-	if (rewrite(skb, p, &to))
+	if (rewrite(skb, p, &to) || (f->flags & FLOW_OUTBOUND && decrement_ttl(skb, p)))
 		return count_drop(f->slot, OUTWARD);
 	act = redirect_to_client(skb, f);
 	if (act == TC_ACT_SHOT)

@@ -16,7 +16,7 @@ struct flow_key {
 };
 
 enum flow_flags {
-	FLOW_ANSWERED = 1 << 0, /* the endpoint has sent a packet */
+	FLOW_ANSWERED = 1 << 0, /* the side that has not opened the flow has sent a packet */
 	FLOW_PEER = 1 << 1,     /* the client is a sandbox: packets to it use bpf_redirect_peer */
 	FLOW_FIN_IN = 1 << 2,   /* the client has sent FIN; FIN_OUT: the endpoint has */
 	FLOW_FIN_OUT = 1 << 3,
@@ -31,6 +31,7 @@ enum flow_flags {
 	FLOW_CLIENT_CLOSED = 1 << 12, /* closed by the client, one way: with half-open flows, not counted */
 	FLOW_DETOUR = 1 << 13,  /* replies leave via another link than the one on which requests arrive */
 	FLOW_LOOSE = 1 << 14,   /* the link on which requests arrive is loose: replies may leave via another one */
+	FLOW_OUTBOUND = 1 << 15, /* the endpoint has opened it, to a host outside (outbound.h) */
 };
 
 struct flow {
@@ -105,6 +106,18 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } fl_aliased SEC(".maps");
+
+/* The keys of outbound flows, by what they look like outside: the client is the host
+ * outside, and host the address and port that it sees. It is not preallocated, so it
+ * takes no memory on a host without such flows.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct alias_key);
+	__type(value, struct flow_key);
+} fl_outbound SEC(".maps");
 
 /* The connections of clients to virtual services, by the address and port that the
  * client dialled. Each names its real server, which does not change when the table of

@@ -83,6 +83,9 @@ struct {
 #define MAX_REALS 32768
 #define MAX_REALS_COUNTED 16384
 
+/* The slot of all outbound flows (outbound.h). */
+#define OUTBOUND_SLOT 0x40000000u
+
 /* 1 if virtual services may exist. User space sets it when it loads the programs. If it
  * is 0, the verifier removes all code for services, and their maps have room for one
  * entry each.
@@ -113,8 +116,26 @@ struct {
 	__type(value, struct total);
 } fl_real_totals SEC(".maps");
 
+/* The counters of outbound flows. */
+enum outbound_total {
+	OUTBOUND_TRANSLATED, /* the flows that the programs translate */
+	OUTBOUND_EXHAUSTED,  /* flows: those that the kernel forwards because no port was free */
+	OUTBOUND_TOTALS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, OUTBOUND_TOTALS);
+	__type(key, __u32);
+	__type(value, struct total);
+} fl_outbound_totals SEC(".maps");
+
 inline_always struct total *total_of(__u32 slot)
 {
+	if (slot == OUTBOUND_SLOT) {
+		slot = OUTBOUND_TRANSLATED;
+		return bpf_map_lookup_elem(&fl_outbound_totals, &slot);
+	}
 	if (is_real(slot)) {
 		slot &= ~REAL_BIT;
 		if (slot >= MAX_REALS_COUNTED)
@@ -130,6 +151,16 @@ inline_always struct total *total_of(__u32 slot)
 inline_always void count_flow(__u32 slot)
 {
 	struct total *t = total_of(slot);
+
+	if (t)
+		t->flows++;
+}
+
+/* count_exhausted counts a flow for which no port was free. */
+inline_always void count_exhausted(void)
+{
+	__u32 slot = OUTBOUND_EXHAUSTED;
+	struct total *t = bpf_map_lookup_elem(&fl_outbound_totals, &slot);
 
 	if (t)
 		t->flows++;

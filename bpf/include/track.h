@@ -164,6 +164,45 @@ static __noinline void delete_conn(const struct flow *f, __u32 class)
 		bpf_map_delete_elem(&fl_young_conns, name);
 }
 
+/* The keys whose stale flows a CPU is replacing, and the names of outbound flows that a CPU
+ * reserves or releases, for the time of one call. A CPU that finds a key here, or no room,
+ * tries another port.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct flow_key);
+	__type(value, __u8);
+} fl_replaced SEC(".maps");
+
+_Static_assert(sizeof(struct alias_key) == sizeof(struct flow_key), "fl_replaced has keys of both types");
+
+inline_always int same_key(const struct flow_key *a, const struct flow_key *b)
+{
+	return a->endpoint_port == b->endpoint_port && a->client_port == b->client_port && a->class == b->class &&
+	       same(&a->endpoint, &b->endpoint) && same(&a->client, &b->client);
+}
+
+/* end_outbound deletes an outbound flow, and releases its port. If another CPU has marked
+ * the port, the entry in fl_outbound stays: without its flow it is free.
+ */
+static __noinline void end_outbound(const struct flow *f, const struct flow_key *key)
+{
+	struct alias_key *name = name_of(f, key->class);
+	struct flow_key *known;
+	__u8 mark = 1;
+
+	if (!name || bpf_map_update_elem(&fl_replaced, name, &mark, BPF_NOEXIST)) {
+		delete_flow(key);
+		return;
+	}
+	known = bpf_map_lookup_elem(&fl_outbound, name);
+	if (known && same_key(known, key))
+		bpf_map_delete_elem(&fl_outbound, name);
+	delete_flow(key);
+	bpf_map_delete_elem(&fl_replaced, name);
+}
+
 /* end_flow deletes a flow and its alias or connection. Of several CPUs that end a flow,
  * only the one that deletes it subtracts it from the real server's active count.
  */
@@ -171,6 +210,10 @@ inline_always void end_flow(const struct flow *f, const struct flow_key *key)
 {
 	__u32 slot = f->slot, counted = !(f->flags & FLOW_CLIENT_CLOSED);
 
+	if (f->flags & FLOW_OUTBOUND) {
+		end_outbound(f, key);
+		return;
+	}
 	if (is_real(slot))
 		delete_conn(f, key->class);
 	else if (has_alias(f, key))
@@ -261,16 +304,6 @@ inline_always struct attempt *attempt_of(void)
 
 	return bpf_map_lookup_elem(&fl_attempt, &slot);
 }
-
-/* The keys whose stale flows a CPU is replacing, for the time of one call. A CPU that finds
- * a key here, or no room, tries another port.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct flow_key);
-	__type(value, __u8);
-} fl_replaced SEC(".maps");
 
 /* replace_stale replaces the flow under the key of the attempt if it is stale, and returns
  * 0 then. Without the mark, another CPU that has found the stale flow, too, would delete
@@ -494,7 +527,7 @@ inline_always int track(__u32 length, struct flow *f, const struct packet *p, en
 		f->tick = tick;
 		f->seen = bpf_ktime_get_coarse_ns();
 	}
-	if (d == OUTWARD && !(f->flags & FLOW_ANSWERED))
+	if (!(f->flags & FLOW_ANSWERED) && d == (f->flags & FLOW_OUTBOUND ? INWARD : OUTWARD))
 		f->flags |= FLOW_ANSWERED;
 	if ((p->class & 1) || p->kind != PACKET_L4)
 		return 0;

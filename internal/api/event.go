@@ -70,6 +70,9 @@ const (
 	// AddressConflict that another host answers for one that this host holds.
 	AddressLost     EventKind = "address lost"
 	AddressConflict EventKind = "address conflict"
+	// OutboundExhausted means that no port was free for outbound connections that the eBPF
+	// programs translate. The kernel forwards them.
+	OutboundExhausted EventKind = "outbound ports used up"
 )
 
 // Event is a change of the host or of a virtual service.

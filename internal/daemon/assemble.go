@@ -18,6 +18,7 @@ import (
 	"fairlead/internal/daemon/step"
 	"fairlead/internal/daemon/watched"
 	"fairlead/internal/engine"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/model"
 )
@@ -66,7 +67,8 @@ func (d *Daemon) addParts(watcher *watch.Watcher) {
 	d.healer = repair.New(repair.Config{State: s, Steps: d.steps, Networks: d.networks, Sandboxes: d.sandboxes,
 		Services: d.services, Applier: d.applier, Endpoints: d.engineRequests, Engine: d.engine, Leases: d.leases,
 		Watcher: watcher, Healed: cfg.Meter.Healed,
-		RenewHost: func() error { return cfg.Inspector.EBPF().RenewHost() }})
+		RenewHost: func() error { return cfg.Inspector.EBPF().RenewHost() },
+		Exhausted: func() uint64 { return datapath.Exhausted(cfg.Inspector.EBPF()) }})
 }
 
 // reportProxy notes that the proxy refuses its configuration, or has taken it again. It needs no lock.

@@ -19,6 +19,7 @@ const (
 	Mode
 	VLAN
 	PKey
+	Outbound
 )
 
 // CheckSettings returns an error if the network has a setting that its driver does
@@ -36,6 +37,7 @@ func CheckSettings(n model.Network, own ...Setting) error {
 		{Mode, n.Mode != "", fmt.Sprint("mode ", n.Mode), "macvlan and ipvlan"},
 		{VLAN, n.VLAN != 0, fmt.Sprint("vlan ", n.VLAN), "macvlan and ipvlan"},
 		{PKey, n.PKey != 0, fmt.Sprintf("pkey %#x", n.PKey), "device"},
+		{Outbound, n.Outbound != model.OutboundNFT, fmt.Sprint("outbound ", n.Outbound), "bridge"},
 	} {
 		if s.set && !slices.Contains(own, s.Setting) {
 			return fmt.Errorf("%s: only networks of driver %s have it, and this network has driver %s: leave it out, or choose another driver", s.text, s.drivers, n.Driver)

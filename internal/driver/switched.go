@@ -10,15 +10,15 @@ import (
 )
 
 // CheckSwitch returns an error if the host does not support a setting of the
-// network's bridge.
-func CheckSwitch(n model.Network, f plan.Facts) error {
+// network's bridge. further are the settings that only its driver supports.
+func CheckSwitch(n model.Network, f plan.Facts, further ...Setting) error {
 	if len(n.Subnets) == 0 {
 		return fmt.Errorf("a %s network needs a subnet, e.g. 172.30.0.0/24", n.Driver)
 	}
 	if n.Filter == model.FilterOn && !f.Has(plan.FeatureBridgeFilter) {
 		return fmt.Errorf("filter on: %s", f.Missing[plan.FeatureBridgeFilter])
 	}
-	return CheckSettings(n, Filter, Hairpin)
+	return CheckSettings(n, append(further, Filter, Hairpin)...)
 }
 
 // Switch plans a network's bridge, the host's addresses on it and its firewall

@@ -46,7 +46,8 @@ func (e *Engine) missing(g *graph) (map[plan.Feature]string, error) {
 	return lacks, nil
 }
 
-// mayNeed returns the features that the state's publishes and services need, whichever mode and data plane is chosen.
+// mayNeed returns the features that the state's networks, publishes and services need, whichever mode and data plane is
+// chosen.
 func (g *graph) mayNeed(facts plan.Facts) (all []plan.Feature) {
 	named, auto := map[model.Via]bool{}, map[model.Driver]bool{}
 	for _, p := range g.publishes {
@@ -59,6 +60,9 @@ func (g *graph) mayNeed(facts plan.Facts) (all []plan.Feature) {
 		if named[w.Name()] || slices.ContainsFunc(drivers, func(d model.Driver) bool { return w.Promises(d) != nil }) {
 			all = append(all, w.Needs()...)
 		}
+	}
+	if slices.ContainsFunc(g.state.Networks, func(n model.Network) bool { return n.Outbound == model.OutboundEBPF }) {
+		all = append(all, plan.FeatureEBPF)
 	}
 	if slices.ContainsFunc(g.state.Services, mayNeedServices) && paths.Missing(facts, ofServices) == "" {
 		all = append(all, ofServices...)

@@ -15,7 +15,7 @@ import (
 // kinds is what Fairlead does with each kind of object. Observe lists the objects
 // that no plan has in this order.
 var kinds = kindsByType(
-	uplinksKind, ingressKind, localClientsKind, localRealEgressKind, fastPathKind, bindHooksKind,
+	uplinksKind, ingressKind, outboundKind, localClientsKind, localRealEgressKind, fastPathKind, bindHooksKind,
 	overlayProgramsKind, overlayStationKind, ebpfMappingKind, grantKind, ebpfServiceKind,
 	tableKind, nftMappingKind, memberKind, proxiedKind, serviceTableKind, nftServiceKind,
 	noTrackKind, guardKind, filterKind,

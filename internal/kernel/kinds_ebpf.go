@@ -40,6 +40,8 @@ var localRealEgressKind = programsKind(datapath.LocalRealEgress, detached[plan.L
 
 var ingressKind = programsKind(datapath.Ingress, detached[plan.Ingress])
 
+var outboundKind = programsKind(datapath.Outbound, detached[plan.Outbound])
+
 var overlayProgramsKind = kind[plan.OverlayPrograms]{
 	set:       on(overlaysOf, (*datapath.Overlays).Set),
 	del:       on(overlaysOf, (*datapath.Overlays).Del),

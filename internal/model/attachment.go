@@ -96,7 +96,7 @@ func (n Network) Equal(o Network) bool {
 		slices.Equal(n.FurtherRanges, o.FurtherRanges) && slices.Equal(n.Remote, o.Remote) && n.Drained == o.Drained &&
 		n.Parent == o.Parent && slices.Equal(n.ParentAddresses, o.ParentAddresses) && n.Mode == o.Mode &&
 		n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
-		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal &&
+		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal && n.Outbound == o.Outbound &&
 		n.AllowOverlap == o.AllowOverlap && n.Origin == o.Origin
 }
 

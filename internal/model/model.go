@@ -98,6 +98,17 @@ const (
 	FilterOff  Filter = "off"
 )
 
+// Outbound says what translates the connections that the sandboxes of a network open to
+// hosts outside.
+type Outbound string
+
+// OutboundNFT is netfilter: conntrack and masquerade. With OutboundEBPF the eBPF programs
+// translate them, past the bridge and netfilter.
+const (
+	OutboundNFT  Outbound = ""
+	OutboundEBPF Outbound = "ebpf"
+)
+
 // Subnet is one address range of a network.
 type Subnet struct {
 	// Prefix is the range, e.g. 172.30.0.0/24.
@@ -200,6 +211,9 @@ type Network struct {
 	Hairpin bool `json:"hairpin,omitempty"`
 	// Filter is the br_netfilter setting of the bridge.
 	Filter Filter `json:"filter,omitempty"`
+	// Outbound says what translates the connections that the sandboxes open to hosts
+	// outside.
+	Outbound Outbound `json:"outbound,omitempty"`
 	// Internal isolates the network from everything but its host.
 	Internal bool `json:"internal,omitempty"`
 	// AllowOverlap allows subnets that overlap those of the host's links and routes.

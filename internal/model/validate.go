@@ -132,6 +132,12 @@ func (n Network) validate() error {
 	if n.Filter != FilterKeep && n.Filter != FilterOn && n.Filter != FilterOff {
 		return fmt.Errorf("filter %q: want on, off, or nothing to keep the host's setting", n.Filter)
 	}
+	if n.Outbound != OutboundNFT && n.Outbound != OutboundEBPF {
+		return fmt.Errorf("outbound %q: want nft or ebpf", n.Outbound)
+	}
+	if n.Outbound == OutboundEBPF && n.Internal {
+		return errors.New("outbound ebpf: an internal network sends nothing outside: leave it out")
+	}
 	if n.VLAN > 4094 {
 		return fmt.Errorf("vlan %d: want 1 to 4094", n.VLAN)
 	}

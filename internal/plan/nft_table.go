@@ -101,6 +101,13 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // is in `sandboxes`. Links and sandboxes on the LAN are left out: packets of these sandboxes
 // may also arrive on the parent.
 //
+// The ports from 61000 on belong to the flows that the eBPF programs translate
+// (bpf/include/outbound.h), so masquerade does not use them. Without a range, conntrack
+// keeps a port below 1024 below, and chooses any port above if the source port is in use.
+// Conntrack does not translate packets that it finds invalid, such as a reset after a
+// connection's end: `forward` drops them, so that they do not leave with the sandbox's
+// address.
+//
 // Each element of a map counts the first packets of flows that match it (Linux 5.7
 // or later; an older kernel ignores the flag).
 const TableText = `table inet fairlead {
@@ -245,11 +252,15 @@ const TableText = `table inet fairlead {
 		ct status dnat accept
 		oifgroup 1717660020 drop
 		oifname @isolated drop
+		ct state invalid ip saddr . ip daddr @outbound4 drop
+		ct state invalid ip6 saddr . ip6 daddr @outbound6 drop
 	}
 	chain postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
 		ct status dnat jump returns
 		oifname @links oifname != @lan accept
+		tcp sport >= 1024 ip saddr . ip daddr @outbound4 masquerade to :1024-60999
+		udp sport >= 1024 ip saddr . ip daddr @outbound4 masquerade to :1024-60999
 		ip saddr . ip daddr @outbound4 masquerade
 		ip6 saddr . ip6 daddr @outbound6 masquerade
 	}

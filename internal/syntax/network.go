@@ -29,6 +29,19 @@ func Driver(text string) (model.Driver, error) {
 	return model.Driver(text), nil
 }
 
+// Outbound parses what translates the outbound connections of a network.
+func Outbound(n *model.Network, text string) error {
+	switch text {
+	case "", "nft":
+		n.Outbound = model.OutboundNFT
+	case string(model.OutboundEBPF):
+		n.Outbound = model.OutboundEBPF
+	default:
+		return fmt.Errorf("outbound %q: want nft or ebpf", text)
+	}
+	return nil
+}
+
 // Subnet parses an address range and adds it to the network.
 func Subnet(n *model.Network, text string) error {
 	prefix, err := netip.ParsePrefix(text)

@@ -34,6 +34,7 @@ type networkFlags struct {
 	subnets, gateways, ranges, addresses []string
 	peers                                []string
 	driver, mode, filter, group, pkey    string
+	outbound                             string
 	network                              model.Network
 	// cluster adds the network to the cluster. blockBits are the prefix lengths of blocks.
 	cluster   bool
@@ -144,6 +145,8 @@ func (n *networkFlags) flags(c *cobra.Command) {
 		"came from")
 	f.StringVar(&n.filter, "filter", "", "whether frames on a bridge pass iptables: on, off (default: the host's "+
 		"setting)")
+	f.StringVar(&n.outbound, "outbound", "nft", "what translates connections to hosts outside: nft, or ebpf past "+
+		"the host's FORWARD rules (driver bridge, IPv4)")
 	f.Uint32Var(&n.network.Overlay.VNI, "vni", 0, "VXLAN network identifier")
 	f.Uint16Var(&n.network.Overlay.Port, "port", 0, "UDP port of the overlay's outer packets (default 4789, with "+
 		"--encrypt 51820)")
@@ -163,7 +166,7 @@ func (n *networkFlags) flags(c *cobra.Command) {
 		"each host claims, in the order of the subnets (default: 64 addresses)")
 	for flag, values := range map[string][]string{
 		"driver": syntax.Drivers(), "mode": {"bridge", "private", "vepa", "passthru", "l2", "l3", "l3s"},
-		"filter": {"on", "off"},
+		"filter": {"on", "off"}, "outbound": {"nft", "ebpf"},
 	} {
 		// It fails only for an unknown flag or one that has a completion already.
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -187,6 +190,9 @@ func (n *networkFlags) parse(name string) (model.Network, error) {
 				return network, err
 			}
 		}
+	}
+	if err := syntax.Outbound(&network, n.outbound); err != nil {
+		return network, err
 	}
 	if n.pkey != "" {
 		if network.PKey, err = syntax.PKey(n.pkey); err != nil {

@@ -15,6 +15,7 @@ package repair
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"fairlead/internal/api"
@@ -57,6 +58,9 @@ type Config struct {
 	Watcher *watch.Watcher
 	// RenewHost makes the eBPF data path follow the host's addresses and IPsec policies.
 	RenewHost func() error
+	// Exhausted returns how many outbound flows the kernel has forwarded since the last
+	// call, because no port was free. It can be nil.
+	Exhausted func() uint64
 	// Healed records that n objects of one kind differed and were repaired.
 	Healed func(kind string, n int)
 }
@@ -140,7 +144,19 @@ func (h *Healer) check() bool {
 		return false
 	}
 	defer h.state.Unlock()
+	h.reportExhausted()
 	return h.cfg.Watcher.Check()
+}
+
+// reportExhausted notes that outbound flows have no free ports.
+func (h *Healer) reportExhausted() {
+	if h.cfg.Exhausted == nil {
+		return
+	}
+	if n := h.cfg.Exhausted(); n > 0 {
+		h.state.Note(api.Event{Kind: api.OutboundExhausted, Object: "outbound ports", Detail: fmt.Sprintf("%d new "+
+			"connections to hosts outside found no free port: the kernel forwards them as with outbound nft", n)})
+	}
 }
 
 // heal repairs what the pending events are about. again is when to call it again; 0

@@ -16,11 +16,19 @@
 // filtered either. Ports are in hairpin mode, unless filter is off and hairpin is
 // not set.
 //
+// With outbound ebpf, eBPF programs translate the connections over IPv4 that sandboxes open
+// to hosts outside, with ports of the host that nothing else uses, and redirect them past
+// the bridge, conntrack and the host's FORWARD rules. Everything else goes as above.
+//
+//	sandbox eth0 ── veth ─[ eBPF ]─ uplink
+//
 // Kernel: any with veth and bridge (3.x). filter on needs br_netfilter and Linux
-// 3.18. The bridge does not use the spanning tree protocol.
+// 3.18, outbound ebpf Linux 5.14. The bridge does not use the spanning tree protocol.
 package bridge
 
 import (
+	"fmt"
+
 	"fairlead/internal/driver"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -38,18 +46,36 @@ func (Driver) Needs() []plan.Feature {
 }
 
 // Validate implements driver.Driver.
-func (Driver) Validate(n model.Network, f plan.Facts) error { return driver.CheckSwitch(n, f) }
+func (Driver) Validate(n model.Network, f plan.Facts) error {
+	if missing := f.Missing[plan.FeatureEBPF]; n.Outbound == model.OutboundEBPF && missing != "" {
+		return fmt.Errorf("outbound ebpf: %s", missing)
+	}
+	return driver.CheckSwitch(n, f, driver.Outbound)
+}
 
 // Complete implements driver.Driver. It changes nothing.
 func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
 
 // Network implements driver.Driver.
 func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
-	return driver.Switch(n, f, driver.LinkLocal)
+	p := driver.Switch(n, f, driver.LinkLocal)
+	if n.Outbound == model.OutboundEBPF {
+		p = append(p, plan.Uplinks{})
+	}
+	return p
 }
 
 // Endpoint implements driver.Driver.
-func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan { return driver.SwitchPort(n, e) }
+func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
+	p := driver.SwitchPort(n, e)
+	// The programs would bypass a limit, and only the host's own gateway leads outside.
+	if n.Outbound != model.OutboundEBPF || e.Limit.In != 0 || e.NoDefault {
+		return p
+	}
+	link := driver.VethLink(e.Name)
+	return append(p, plan.SandboxIngress(link, e.Addresses),
+		plan.Outbound{Link: link, Router: driver.BridgeLink(n.Name)})
+}
 
 // Attachment implements driver.Driver.
 func (Driver) Attachment(n model.Network, e model.Endpoint) plan.Attachment {

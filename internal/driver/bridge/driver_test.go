@@ -42,6 +42,10 @@ func TestDriver(t *testing.T) {
 			Network:   model.Network{Subnets: dual[:1], Filter: model.FilterOff, Hairpin: true},
 			Endpoints: []model.Endpoint{only(web, 0)}},
 		{Name: "internal", Network: model.Network{Subnets: dual, Internal: true}, Endpoints: []model.Endpoint{web}},
+		{Name: "outbound ebpf", Network: model.Network{Subnets: dual, Outbound: model.OutboundEBPF},
+			Endpoints: []model.Endpoint{web}},
+		{Name: "outbound ebpf with a limit", Network: model.Network{Subnets: dual[:1], Outbound: model.OutboundEBPF},
+			Endpoints: []model.Endpoint{limited}},
 		{Name: "a process's sandbox", Network: model.Network{Subnets: dual[:1]}, Endpoints: []model.Endpoint{
 			{Name: "a name too long for a link", Network: "net", Sandbox: "/proc/4711/ns/net", Interface: "net1",
 				Addresses: web.Addresses[:1]}}},
@@ -51,6 +55,10 @@ func TestDriver(t *testing.T) {
 			Facts: without, Want: []string{"modprobe br_netfilter"}},
 	}})
 }
+
+// limited is an endpoint with a limit on what it receives.
+var limited = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web", Addresses: web.Addresses[:1],
+	Limit: model.Limit{In: 1_000_000}}
 
 // without are the facts of a host without br_netfilter.
 var without = plan.Facts{Missing: map[plan.Feature]string{plan.FeatureBridgeFilter: "modprobe br_netfilter"}}

@@ -9,7 +9,7 @@ func (Driver) Promises() promise.Set {
 		promise.HostDirect:     promise.Yes(""),
 		promise.PeerDirect:     promise.Yes("switched by the bridge"),
 		promise.LANDirect:      promise.No("only published ports are open to the LAN"),
-		promise.Outbound:       promise.Yes("masqueraded"),
+		promise.Outbound:       promise.Yes("masqueraded; with outbound ebpf, past the host's FORWARD rules"),
 		promise.OutboundSource: promise.No("the LAN sees the host's address"),
 	}
 }

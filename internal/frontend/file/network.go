@@ -119,6 +119,9 @@ func (r *reader) networkFields(n *model.Network) []field {
 			value: r.flag(&n.Hairpin)},
 		{name: "filter", help: "whether frames on a bridge pass iptables (default: the host's setting)",
 			value: r.parsed(func(word string) error { n.Filter = filter(word); return nil }, filterSchema)},
+		{name: "outbound", help: "what translates connections to hosts outside: nft (default), or ebpf past the " +
+			"host's FORWARD rules", value: r.parsed(func(word string) error { return syntax.Outbound(n, word) },
+			chosen("nft", model.OutboundEBPF))},
 		{name: "vni", help: "VXLAN network identifier", value: number(r, 32, &o.VNI)},
 		{name: "port", help: "UDP port of the overlay's outer packets (default 4789, with encrypt 51820)",
 			value: number(r, 16, &o.Port)},

@@ -152,6 +152,19 @@ type FairleadNextHop struct {
 	_       [4]byte
 }
 
+type FairleadOutboundLink struct {
+	_       structs.HostLayout
+	Ifindex uint32
+	Mac     [6]uint8
+	Pad     [2]uint8
+}
+
+type FairleadOutboundSource struct {
+	_       structs.HostLayout
+	Address uint32
+	Mask    uint32
+}
+
 type FairleadPolicies struct {
 	_     structs.HostLayout
 	Count uint32
@@ -224,82 +237,91 @@ type FairleadXdpLink struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	FairleadMapFlAddresses    = "fl_addresses"
-	FairleadMapFlAffinities   = "fl_affinities"
-	FairleadMapFlAliased      = "fl_aliased"
-	FairleadMapFlAliases      = "fl_aliases"
-	FairleadMapFlAttempt      = "fl_attempt"
-	FairleadMapFlBound        = "fl_bound"
-	FairleadMapFlConnsTcp     = "fl_conns_tcp"
-	FairleadMapFlConnsUdp     = "fl_conns_udp"
-	FairleadMapFlDialled      = "fl_dialled"
-	FairleadMapFlEndpoints    = "fl_endpoints"
-	FairleadMapFlFlowsTcp     = "fl_flows_tcp"
-	FairleadMapFlFlowsUdp     = "fl_flows_udp"
-	FairleadMapFlFragments    = "fl_fragments"
-	FairleadMapFlFrontends    = "fl_frontends"
-	FairleadMapFlIcmpRate     = "fl_icmp_rate"
-	FairleadMapFlLoads        = "fl_loads"
-	FairleadMapFlMappings     = "fl_mappings"
-	FairleadMapFlName         = "fl_name"
-	FairleadMapFlNextHops     = "fl_next_hops"
-	FairleadMapFlPolicies     = "fl_policies"
-	FairleadMapFlPorts        = "fl_ports"
-	FairleadMapFlRealTotals   = "fl_real_totals"
-	FairleadMapFlReals        = "fl_reals"
-	FairleadMapFlReplaced     = "fl_replaced"
-	FairleadMapFlRings        = "fl_rings"
-	FairleadMapFlRoutes       = "fl_routes"
-	FairleadMapFlServed       = "fl_served"
-	FairleadMapFlServices     = "fl_services"
-	FairleadMapFlTotals       = "fl_totals"
-	FairleadMapFlUplinks      = "fl_uplinks"
-	FairleadMapFlWlDialled    = "fl_wl_dialled"
-	FairleadMapFlWork         = "fl_work"
-	FairleadMapFlWorkloads    = "fl_workloads"
-	FairleadMapFlXdpLinks     = "fl_xdp_links"
-	FairleadMapFlXdpPackets   = "fl_xdp_packets"
-	FairleadMapFlYoungConns   = "fl_young_conns"
-	FairleadMapFlYoungFlows   = "fl_young_flows"
-	FairleadProgFlBind4       = "fl_bind4"
-	FairleadProgFlBind6       = "fl_bind6"
-	FairleadProgFlConnect4    = "fl_connect4"
-	FairleadProgFlConnect6    = "fl_connect6"
-	FairleadProgFlGetpeer4    = "fl_getpeer4"
-	FairleadProgFlGetpeer6    = "fl_getpeer6"
-	FairleadProgFlLocalEgress = "fl_local_egress"
-	FairleadProgFlRecvmsg4    = "fl_recvmsg4"
-	FairleadProgFlRecvmsg6    = "fl_recvmsg6"
-	FairleadProgFlRelease     = "fl_release"
-	FairleadProgFlSandbox     = "fl_sandbox"
-	FairleadProgFlSendmsg4    = "fl_sendmsg4"
-	FairleadProgFlSendmsg6    = "fl_sendmsg6"
-	FairleadProgFlTcpIter     = "fl_tcp_iter"
-	FairleadProgFlUdpIter     = "fl_udp_iter"
-	FairleadProgFlUplink      = "fl_uplink"
-	FairleadProgFlWlBind4     = "fl_wl_bind4"
-	FairleadProgFlWlBind6     = "fl_wl_bind6"
-	FairleadProgFlWlConnect4  = "fl_wl_connect4"
-	FairleadProgFlWlConnect6  = "fl_wl_connect6"
-	FairleadProgFlWlGetpeer4  = "fl_wl_getpeer4"
-	FairleadProgFlWlGetpeer6  = "fl_wl_getpeer6"
-	FairleadProgFlWlGetsock4  = "fl_wl_getsock4"
-	FairleadProgFlWlGetsock6  = "fl_wl_getsock6"
-	FairleadProgFlWlPostbind4 = "fl_wl_postbind4"
-	FairleadProgFlWlPostbind6 = "fl_wl_postbind6"
-	FairleadProgFlWlRecvmsg4  = "fl_wl_recvmsg4"
-	FairleadProgFlWlRecvmsg6  = "fl_wl_recvmsg6"
-	FairleadProgFlWlSendmsg4  = "fl_wl_sendmsg4"
-	FairleadProgFlWlSendmsg6  = "fl_wl_sendmsg6"
-	FairleadProgFlXdp         = "fl_xdp"
-	FairleadVarAliasCount     = "alias_count"
-	FairleadVarAliasFirst     = "alias_first"
-	FairleadVarAliasesShared  = "aliases_shared"
-	FairleadVarBalancing      = "balancing"
-	FairleadVarBindKey        = "bind_key"
-	FairleadVarHaveRetval     = "have_retval"
-	FairleadVarHostNetns      = "host_netns"
-	FairleadVarLinkHeader     = "link_header"
+	FairleadMapFlAddresses       = "fl_addresses"
+	FairleadMapFlAffinities      = "fl_affinities"
+	FairleadMapFlAliased         = "fl_aliased"
+	FairleadMapFlAliases         = "fl_aliases"
+	FairleadMapFlAttempt         = "fl_attempt"
+	FairleadMapFlBound           = "fl_bound"
+	FairleadMapFlConnsTcp        = "fl_conns_tcp"
+	FairleadMapFlConnsUdp        = "fl_conns_udp"
+	FairleadMapFlDialled         = "fl_dialled"
+	FairleadMapFlEndpoints       = "fl_endpoints"
+	FairleadMapFlExchanges       = "fl_exchanges"
+	FairleadMapFlFlowsTcp        = "fl_flows_tcp"
+	FairleadMapFlFlowsUdp        = "fl_flows_udp"
+	FairleadMapFlFragments       = "fl_fragments"
+	FairleadMapFlFrontends       = "fl_frontends"
+	FairleadMapFlIcmpRate        = "fl_icmp_rate"
+	FairleadMapFlLoads           = "fl_loads"
+	FairleadMapFlMappings        = "fl_mappings"
+	FairleadMapFlName            = "fl_name"
+	FairleadMapFlNewOutbound     = "fl_new_outbound"
+	FairleadMapFlNextHops        = "fl_next_hops"
+	FairleadMapFlOutbound        = "fl_outbound"
+	FairleadMapFlOutboundLinks   = "fl_outbound_links"
+	FairleadMapFlOutboundSources = "fl_outbound_sources"
+	FairleadMapFlOutboundTotals  = "fl_outbound_totals"
+	FairleadMapFlPolicies        = "fl_policies"
+	FairleadMapFlPorts           = "fl_ports"
+	FairleadMapFlRealTotals      = "fl_real_totals"
+	FairleadMapFlReals           = "fl_reals"
+	FairleadMapFlReplaced        = "fl_replaced"
+	FairleadMapFlRings           = "fl_rings"
+	FairleadMapFlRoutes          = "fl_routes"
+	FairleadMapFlServed          = "fl_served"
+	FairleadMapFlServices        = "fl_services"
+	FairleadMapFlTotals          = "fl_totals"
+	FairleadMapFlUplinks         = "fl_uplinks"
+	FairleadMapFlWlDialled       = "fl_wl_dialled"
+	FairleadMapFlWork            = "fl_work"
+	FairleadMapFlWorkloads       = "fl_workloads"
+	FairleadMapFlXdpLinks        = "fl_xdp_links"
+	FairleadMapFlXdpPackets      = "fl_xdp_packets"
+	FairleadMapFlYoungConns      = "fl_young_conns"
+	FairleadMapFlYoungFlows      = "fl_young_flows"
+	FairleadProgFlBind4          = "fl_bind4"
+	FairleadProgFlBind6          = "fl_bind6"
+	FairleadProgFlConnect4       = "fl_connect4"
+	FairleadProgFlConnect6       = "fl_connect6"
+	FairleadProgFlGetpeer4       = "fl_getpeer4"
+	FairleadProgFlGetpeer6       = "fl_getpeer6"
+	FairleadProgFlLocalEgress    = "fl_local_egress"
+	FairleadProgFlRecvmsg4       = "fl_recvmsg4"
+	FairleadProgFlRecvmsg6       = "fl_recvmsg6"
+	FairleadProgFlRelease        = "fl_release"
+	FairleadProgFlSandbox        = "fl_sandbox"
+	FairleadProgFlSandboxOut     = "fl_sandbox_out"
+	FairleadProgFlSendmsg4       = "fl_sendmsg4"
+	FairleadProgFlSendmsg6       = "fl_sendmsg6"
+	FairleadProgFlTcpIter        = "fl_tcp_iter"
+	FairleadProgFlUdpIter        = "fl_udp_iter"
+	FairleadProgFlUplink         = "fl_uplink"
+	FairleadProgFlWlBind4        = "fl_wl_bind4"
+	FairleadProgFlWlBind6        = "fl_wl_bind6"
+	FairleadProgFlWlConnect4     = "fl_wl_connect4"
+	FairleadProgFlWlConnect6     = "fl_wl_connect6"
+	FairleadProgFlWlGetpeer4     = "fl_wl_getpeer4"
+	FairleadProgFlWlGetpeer6     = "fl_wl_getpeer6"
+	FairleadProgFlWlGetsock4     = "fl_wl_getsock4"
+	FairleadProgFlWlGetsock6     = "fl_wl_getsock6"
+	FairleadProgFlWlPostbind4    = "fl_wl_postbind4"
+	FairleadProgFlWlPostbind6    = "fl_wl_postbind6"
+	FairleadProgFlWlRecvmsg4     = "fl_wl_recvmsg4"
+	FairleadProgFlWlRecvmsg6     = "fl_wl_recvmsg6"
+	FairleadProgFlWlSendmsg4     = "fl_wl_sendmsg4"
+	FairleadProgFlWlSendmsg6     = "fl_wl_sendmsg6"
+	FairleadProgFlXdp            = "fl_xdp"
+	FairleadVarAliasCount        = "alias_count"
+	FairleadVarAliasFirst        = "alias_first"
+	FairleadVarAliasesShared     = "aliases_shared"
+	FairleadVarBalancing         = "balancing"
+	FairleadVarBindKey           = "bind_key"
+	FairleadVarHaveRetval        = "have_retval"
+	FairleadVarHostNetns         = "host_netns"
+	FairleadVarLinkHeader        = "link_header"
+	FairleadVarOutboundCount     = "outbound_count"
+	FairleadVarOutboundFirst     = "outbound_first"
 )
 
 // LoadFairlead returns the embedded CollectionSpec for Fairlead.
@@ -355,6 +377,7 @@ type FairleadProgramSpecs struct {
 	FlRecvmsg6    *ebpf.ProgramSpec `ebpf:"fl_recvmsg6"`
 	FlRelease     *ebpf.ProgramSpec `ebpf:"fl_release"`
 	FlSandbox     *ebpf.ProgramSpec `ebpf:"fl_sandbox"`
+	FlSandboxOut  *ebpf.ProgramSpec `ebpf:"fl_sandbox_out"`
 	FlSendmsg4    *ebpf.ProgramSpec `ebpf:"fl_sendmsg4"`
 	FlSendmsg6    *ebpf.ProgramSpec `ebpf:"fl_sendmsg6"`
 	FlTcpIter     *ebpf.ProgramSpec `ebpf:"fl_tcp_iter"`
@@ -381,43 +404,49 @@ type FairleadProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadMapSpecs struct {
-	FlAddresses  *ebpf.MapSpec `ebpf:"fl_addresses"`
-	FlAffinities *ebpf.MapSpec `ebpf:"fl_affinities"`
-	FlAliased    *ebpf.MapSpec `ebpf:"fl_aliased"`
-	FlAliases    *ebpf.MapSpec `ebpf:"fl_aliases"`
-	FlAttempt    *ebpf.MapSpec `ebpf:"fl_attempt"`
-	FlBound      *ebpf.MapSpec `ebpf:"fl_bound"`
-	FlConnsTcp   *ebpf.MapSpec `ebpf:"fl_conns_tcp"`
-	FlConnsUdp   *ebpf.MapSpec `ebpf:"fl_conns_udp"`
-	FlDialled    *ebpf.MapSpec `ebpf:"fl_dialled"`
-	FlEndpoints  *ebpf.MapSpec `ebpf:"fl_endpoints"`
-	FlFlowsTcp   *ebpf.MapSpec `ebpf:"fl_flows_tcp"`
-	FlFlowsUdp   *ebpf.MapSpec `ebpf:"fl_flows_udp"`
-	FlFragments  *ebpf.MapSpec `ebpf:"fl_fragments"`
-	FlFrontends  *ebpf.MapSpec `ebpf:"fl_frontends"`
-	FlIcmpRate   *ebpf.MapSpec `ebpf:"fl_icmp_rate"`
-	FlLoads      *ebpf.MapSpec `ebpf:"fl_loads"`
-	FlMappings   *ebpf.MapSpec `ebpf:"fl_mappings"`
-	FlName       *ebpf.MapSpec `ebpf:"fl_name"`
-	FlNextHops   *ebpf.MapSpec `ebpf:"fl_next_hops"`
-	FlPolicies   *ebpf.MapSpec `ebpf:"fl_policies"`
-	FlPorts      *ebpf.MapSpec `ebpf:"fl_ports"`
-	FlRealTotals *ebpf.MapSpec `ebpf:"fl_real_totals"`
-	FlReals      *ebpf.MapSpec `ebpf:"fl_reals"`
-	FlReplaced   *ebpf.MapSpec `ebpf:"fl_replaced"`
-	FlRings      *ebpf.MapSpec `ebpf:"fl_rings"`
-	FlRoutes     *ebpf.MapSpec `ebpf:"fl_routes"`
-	FlServed     *ebpf.MapSpec `ebpf:"fl_served"`
-	FlServices   *ebpf.MapSpec `ebpf:"fl_services"`
-	FlTotals     *ebpf.MapSpec `ebpf:"fl_totals"`
-	FlUplinks    *ebpf.MapSpec `ebpf:"fl_uplinks"`
-	FlWlDialled  *ebpf.MapSpec `ebpf:"fl_wl_dialled"`
-	FlWork       *ebpf.MapSpec `ebpf:"fl_work"`
-	FlWorkloads  *ebpf.MapSpec `ebpf:"fl_workloads"`
-	FlXdpLinks   *ebpf.MapSpec `ebpf:"fl_xdp_links"`
-	FlXdpPackets *ebpf.MapSpec `ebpf:"fl_xdp_packets"`
-	FlYoungConns *ebpf.MapSpec `ebpf:"fl_young_conns"`
-	FlYoungFlows *ebpf.MapSpec `ebpf:"fl_young_flows"`
+	FlAddresses       *ebpf.MapSpec `ebpf:"fl_addresses"`
+	FlAffinities      *ebpf.MapSpec `ebpf:"fl_affinities"`
+	FlAliased         *ebpf.MapSpec `ebpf:"fl_aliased"`
+	FlAliases         *ebpf.MapSpec `ebpf:"fl_aliases"`
+	FlAttempt         *ebpf.MapSpec `ebpf:"fl_attempt"`
+	FlBound           *ebpf.MapSpec `ebpf:"fl_bound"`
+	FlConnsTcp        *ebpf.MapSpec `ebpf:"fl_conns_tcp"`
+	FlConnsUdp        *ebpf.MapSpec `ebpf:"fl_conns_udp"`
+	FlDialled         *ebpf.MapSpec `ebpf:"fl_dialled"`
+	FlEndpoints       *ebpf.MapSpec `ebpf:"fl_endpoints"`
+	FlExchanges       *ebpf.MapSpec `ebpf:"fl_exchanges"`
+	FlFlowsTcp        *ebpf.MapSpec `ebpf:"fl_flows_tcp"`
+	FlFlowsUdp        *ebpf.MapSpec `ebpf:"fl_flows_udp"`
+	FlFragments       *ebpf.MapSpec `ebpf:"fl_fragments"`
+	FlFrontends       *ebpf.MapSpec `ebpf:"fl_frontends"`
+	FlIcmpRate        *ebpf.MapSpec `ebpf:"fl_icmp_rate"`
+	FlLoads           *ebpf.MapSpec `ebpf:"fl_loads"`
+	FlMappings        *ebpf.MapSpec `ebpf:"fl_mappings"`
+	FlName            *ebpf.MapSpec `ebpf:"fl_name"`
+	FlNewOutbound     *ebpf.MapSpec `ebpf:"fl_new_outbound"`
+	FlNextHops        *ebpf.MapSpec `ebpf:"fl_next_hops"`
+	FlOutbound        *ebpf.MapSpec `ebpf:"fl_outbound"`
+	FlOutboundLinks   *ebpf.MapSpec `ebpf:"fl_outbound_links"`
+	FlOutboundSources *ebpf.MapSpec `ebpf:"fl_outbound_sources"`
+	FlOutboundTotals  *ebpf.MapSpec `ebpf:"fl_outbound_totals"`
+	FlPolicies        *ebpf.MapSpec `ebpf:"fl_policies"`
+	FlPorts           *ebpf.MapSpec `ebpf:"fl_ports"`
+	FlRealTotals      *ebpf.MapSpec `ebpf:"fl_real_totals"`
+	FlReals           *ebpf.MapSpec `ebpf:"fl_reals"`
+	FlReplaced        *ebpf.MapSpec `ebpf:"fl_replaced"`
+	FlRings           *ebpf.MapSpec `ebpf:"fl_rings"`
+	FlRoutes          *ebpf.MapSpec `ebpf:"fl_routes"`
+	FlServed          *ebpf.MapSpec `ebpf:"fl_served"`
+	FlServices        *ebpf.MapSpec `ebpf:"fl_services"`
+	FlTotals          *ebpf.MapSpec `ebpf:"fl_totals"`
+	FlUplinks         *ebpf.MapSpec `ebpf:"fl_uplinks"`
+	FlWlDialled       *ebpf.MapSpec `ebpf:"fl_wl_dialled"`
+	FlWork            *ebpf.MapSpec `ebpf:"fl_work"`
+	FlWorkloads       *ebpf.MapSpec `ebpf:"fl_workloads"`
+	FlXdpLinks        *ebpf.MapSpec `ebpf:"fl_xdp_links"`
+	FlXdpPackets      *ebpf.MapSpec `ebpf:"fl_xdp_packets"`
+	FlYoungConns      *ebpf.MapSpec `ebpf:"fl_young_conns"`
+	FlYoungFlows      *ebpf.MapSpec `ebpf:"fl_young_flows"`
 }
 
 // FairleadVariableSpecs contains global variables before they are loaded into the kernel.
@@ -432,6 +461,8 @@ type FairleadVariableSpecs struct {
 	HaveRetval    *ebpf.VariableSpec `ebpf:"have_retval"`
 	HostNetns     *ebpf.VariableSpec `ebpf:"host_netns"`
 	LinkHeader    *ebpf.VariableSpec `ebpf:"link_header"`
+	OutboundCount *ebpf.VariableSpec `ebpf:"outbound_count"`
+	OutboundFirst *ebpf.VariableSpec `ebpf:"outbound_first"`
 }
 
 // FairleadObjects contains all objects after they have been loaded into the kernel.
@@ -454,43 +485,49 @@ func (o *FairleadObjects) Close() error {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadMaps struct {
-	FlAddresses  *ebpf.Map `ebpf:"fl_addresses"`
-	FlAffinities *ebpf.Map `ebpf:"fl_affinities"`
-	FlAliased    *ebpf.Map `ebpf:"fl_aliased"`
-	FlAliases    *ebpf.Map `ebpf:"fl_aliases"`
-	FlAttempt    *ebpf.Map `ebpf:"fl_attempt"`
-	FlBound      *ebpf.Map `ebpf:"fl_bound"`
-	FlConnsTcp   *ebpf.Map `ebpf:"fl_conns_tcp"`
-	FlConnsUdp   *ebpf.Map `ebpf:"fl_conns_udp"`
-	FlDialled    *ebpf.Map `ebpf:"fl_dialled"`
-	FlEndpoints  *ebpf.Map `ebpf:"fl_endpoints"`
-	FlFlowsTcp   *ebpf.Map `ebpf:"fl_flows_tcp"`
-	FlFlowsUdp   *ebpf.Map `ebpf:"fl_flows_udp"`
-	FlFragments  *ebpf.Map `ebpf:"fl_fragments"`
-	FlFrontends  *ebpf.Map `ebpf:"fl_frontends"`
-	FlIcmpRate   *ebpf.Map `ebpf:"fl_icmp_rate"`
-	FlLoads      *ebpf.Map `ebpf:"fl_loads"`
-	FlMappings   *ebpf.Map `ebpf:"fl_mappings"`
-	FlName       *ebpf.Map `ebpf:"fl_name"`
-	FlNextHops   *ebpf.Map `ebpf:"fl_next_hops"`
-	FlPolicies   *ebpf.Map `ebpf:"fl_policies"`
-	FlPorts      *ebpf.Map `ebpf:"fl_ports"`
-	FlRealTotals *ebpf.Map `ebpf:"fl_real_totals"`
-	FlReals      *ebpf.Map `ebpf:"fl_reals"`
-	FlReplaced   *ebpf.Map `ebpf:"fl_replaced"`
-	FlRings      *ebpf.Map `ebpf:"fl_rings"`
-	FlRoutes     *ebpf.Map `ebpf:"fl_routes"`
-	FlServed     *ebpf.Map `ebpf:"fl_served"`
-	FlServices   *ebpf.Map `ebpf:"fl_services"`
-	FlTotals     *ebpf.Map `ebpf:"fl_totals"`
-	FlUplinks    *ebpf.Map `ebpf:"fl_uplinks"`
-	FlWlDialled  *ebpf.Map `ebpf:"fl_wl_dialled"`
-	FlWork       *ebpf.Map `ebpf:"fl_work"`
-	FlWorkloads  *ebpf.Map `ebpf:"fl_workloads"`
-	FlXdpLinks   *ebpf.Map `ebpf:"fl_xdp_links"`
-	FlXdpPackets *ebpf.Map `ebpf:"fl_xdp_packets"`
-	FlYoungConns *ebpf.Map `ebpf:"fl_young_conns"`
-	FlYoungFlows *ebpf.Map `ebpf:"fl_young_flows"`
+	FlAddresses       *ebpf.Map `ebpf:"fl_addresses"`
+	FlAffinities      *ebpf.Map `ebpf:"fl_affinities"`
+	FlAliased         *ebpf.Map `ebpf:"fl_aliased"`
+	FlAliases         *ebpf.Map `ebpf:"fl_aliases"`
+	FlAttempt         *ebpf.Map `ebpf:"fl_attempt"`
+	FlBound           *ebpf.Map `ebpf:"fl_bound"`
+	FlConnsTcp        *ebpf.Map `ebpf:"fl_conns_tcp"`
+	FlConnsUdp        *ebpf.Map `ebpf:"fl_conns_udp"`
+	FlDialled         *ebpf.Map `ebpf:"fl_dialled"`
+	FlEndpoints       *ebpf.Map `ebpf:"fl_endpoints"`
+	FlExchanges       *ebpf.Map `ebpf:"fl_exchanges"`
+	FlFlowsTcp        *ebpf.Map `ebpf:"fl_flows_tcp"`
+	FlFlowsUdp        *ebpf.Map `ebpf:"fl_flows_udp"`
+	FlFragments       *ebpf.Map `ebpf:"fl_fragments"`
+	FlFrontends       *ebpf.Map `ebpf:"fl_frontends"`
+	FlIcmpRate        *ebpf.Map `ebpf:"fl_icmp_rate"`
+	FlLoads           *ebpf.Map `ebpf:"fl_loads"`
+	FlMappings        *ebpf.Map `ebpf:"fl_mappings"`
+	FlName            *ebpf.Map `ebpf:"fl_name"`
+	FlNewOutbound     *ebpf.Map `ebpf:"fl_new_outbound"`
+	FlNextHops        *ebpf.Map `ebpf:"fl_next_hops"`
+	FlOutbound        *ebpf.Map `ebpf:"fl_outbound"`
+	FlOutboundLinks   *ebpf.Map `ebpf:"fl_outbound_links"`
+	FlOutboundSources *ebpf.Map `ebpf:"fl_outbound_sources"`
+	FlOutboundTotals  *ebpf.Map `ebpf:"fl_outbound_totals"`
+	FlPolicies        *ebpf.Map `ebpf:"fl_policies"`
+	FlPorts           *ebpf.Map `ebpf:"fl_ports"`
+	FlRealTotals      *ebpf.Map `ebpf:"fl_real_totals"`
+	FlReals           *ebpf.Map `ebpf:"fl_reals"`
+	FlReplaced        *ebpf.Map `ebpf:"fl_replaced"`
+	FlRings           *ebpf.Map `ebpf:"fl_rings"`
+	FlRoutes          *ebpf.Map `ebpf:"fl_routes"`
+	FlServed          *ebpf.Map `ebpf:"fl_served"`
+	FlServices        *ebpf.Map `ebpf:"fl_services"`
+	FlTotals          *ebpf.Map `ebpf:"fl_totals"`
+	FlUplinks         *ebpf.Map `ebpf:"fl_uplinks"`
+	FlWlDialled       *ebpf.Map `ebpf:"fl_wl_dialled"`
+	FlWork            *ebpf.Map `ebpf:"fl_work"`
+	FlWorkloads       *ebpf.Map `ebpf:"fl_workloads"`
+	FlXdpLinks        *ebpf.Map `ebpf:"fl_xdp_links"`
+	FlXdpPackets      *ebpf.Map `ebpf:"fl_xdp_packets"`
+	FlYoungConns      *ebpf.Map `ebpf:"fl_young_conns"`
+	FlYoungFlows      *ebpf.Map `ebpf:"fl_young_flows"`
 }
 
 func (m *FairleadMaps) Close() error {
@@ -505,6 +542,7 @@ func (m *FairleadMaps) Close() error {
 		m.FlConnsUdp,
 		m.FlDialled,
 		m.FlEndpoints,
+		m.FlExchanges,
 		m.FlFlowsTcp,
 		m.FlFlowsUdp,
 		m.FlFragments,
@@ -513,7 +551,12 @@ func (m *FairleadMaps) Close() error {
 		m.FlLoads,
 		m.FlMappings,
 		m.FlName,
+		m.FlNewOutbound,
 		m.FlNextHops,
+		m.FlOutbound,
+		m.FlOutboundLinks,
+		m.FlOutboundSources,
+		m.FlOutboundTotals,
 		m.FlPolicies,
 		m.FlPorts,
 		m.FlRealTotals,
@@ -547,6 +590,8 @@ type FairleadVariables struct {
 	HaveRetval    *ebpf.Variable `ebpf:"have_retval"`
 	HostNetns     *ebpf.Variable `ebpf:"host_netns"`
 	LinkHeader    *ebpf.Variable `ebpf:"link_header"`
+	OutboundCount *ebpf.Variable `ebpf:"outbound_count"`
+	OutboundFirst *ebpf.Variable `ebpf:"outbound_first"`
 }
 
 // FairleadPrograms contains all programs after they have been loaded into the kernel.
@@ -564,6 +609,7 @@ type FairleadPrograms struct {
 	FlRecvmsg6    *ebpf.Program `ebpf:"fl_recvmsg6"`
 	FlRelease     *ebpf.Program `ebpf:"fl_release"`
 	FlSandbox     *ebpf.Program `ebpf:"fl_sandbox"`
+	FlSandboxOut  *ebpf.Program `ebpf:"fl_sandbox_out"`
 	FlSendmsg4    *ebpf.Program `ebpf:"fl_sendmsg4"`
 	FlSendmsg6    *ebpf.Program `ebpf:"fl_sendmsg6"`
 	FlTcpIter     *ebpf.Program `ebpf:"fl_tcp_iter"`
@@ -599,6 +645,7 @@ func (p *FairleadPrograms) Close() error {
 		p.FlRecvmsg6,
 		p.FlRelease,
 		p.FlSandbox,
+		p.FlSandboxOut,
 		p.FlSendmsg4,
 		p.FlSendmsg6,
 		p.FlTcpIter,

@@ -193,6 +193,7 @@ const checksumComplete = 1 << 2
 // The return values of the programs.
 const (
 	untouched = -1
+	drop      = 2
 	redirect  = 7
 )
 

@@ -47,7 +47,7 @@ func qdisc(ifindex int) *netlink.Clsact {
 
 // parentOf returns the hook of a filter for a program.
 func parentOf(program string) uint32 {
-	if program == LocalRealEgress {
+	if atEgress(program) {
 		return netlink.HANDLE_MIN_EGRESS
 	}
 	return netlink.HANDLE_MIN_INGRESS
@@ -79,7 +79,7 @@ func (p *Datapath) renewFilters() error {
 	if hasTCX() {
 		return nil
 	}
-	for _, program := range append([]string{LocalRealEgress}, ingress...) {
+	for _, program := range append([]string{LocalRealEgress, SandboxOut}, ingress...) {
 		found, err := p.filtersOf(program)
 		if err != nil {
 			return err

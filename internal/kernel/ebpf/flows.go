@@ -32,7 +32,12 @@ type Flow struct {
 	// Closing says that one side of a TCP connection has closed or reset it. Stale says
 	// that the programs delete the flow at its next packet.
 	Closing, Stale bool
-	key            bpf.FairleadFlowKey
+	// Outbound says that the endpoint has opened the flow, to a host outside: that is
+	// Client, and Host is the address that it sees.
+	Outbound bool
+	key      bpf.FairleadFlowKey
+	// link is the host's link to the endpoint.
+	link uint32
 }
 
 // batch is the number of flows that one system call reads.
@@ -54,6 +59,7 @@ func (m FlowMaps) Each(fn func(Flow)) error {
 
 func flowOf(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) Flow {
 	return Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Slot), Ifindex: v.Ifindex,
+		Outbound: v.Flags&flowOutbound != 0, link: v.Link,
 		Closing: !udp && (isClosing(v) || v.Flags&flowRst != 0), Stale: stale,
 		Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
 		Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)}
@@ -88,9 +94,9 @@ func realOf(slot uint32) uint32 {
 	return slot &^ realBit
 }
 
-// each reads a map of flows in batches.
-func each(m *ebpf.Map, fn func(bpf.FairleadFlowKey, bpf.FairleadFlow)) error {
-	keys, values := make([]bpf.FairleadFlowKey, batch), make([]bpf.FairleadFlow, batch)
+// each reads a map in batches.
+func each[K, V any](m *ebpf.Map, fn func(K, V)) error {
+	keys, values := make([]K, batch), make([]V, batch)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
@@ -124,8 +130,11 @@ func (m FlowMaps) Forget(flows []Flow) error {
 			}
 		}
 		forget := m.forgetAlias
-		if f.Real != 0 {
+		switch {
+		case f.Real != 0:
 			forget = m.forgetConn
+		case f.Outbound:
+			forget = func(f Flow) error { return m.release(f.name(), f.key, true) }
 		}
 		if err := forget(f); err != nil {
 			return err

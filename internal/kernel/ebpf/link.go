@@ -24,8 +24,11 @@ var ingress = []string{Uplink, Sandbox}
 
 // onLinks reports whether the program is for links.
 func onLinks(program string) bool {
-	return program == LocalRealEgress || slices.Contains(ingress, program)
+	return atEgress(program) || slices.Contains(ingress, program)
 }
+
+// atEgress reports whether the program is for the egress of links.
+func atEgress(program string) bool { return program == LocalRealEgress || program == SandboxOut }
 
 // IsBare reports whether packets on the link have no link-layer header, as on
 // tunnels.
@@ -86,7 +89,7 @@ func (p *Datapath) attachLink(program string, ifindex int, bare bool) error {
 
 // hookOf returns the hook of a program.
 func hookOf(program string) ebpf.AttachType {
-	if program == LocalRealEgress {
+	if atEgress(program) {
 		return ebpf.AttachTCXEgress
 	}
 	return ebpf.AttachTCXIngress
@@ -130,7 +133,7 @@ func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
 		}
 		// The index becomes 0 when the interface is deleted.
 		tcx := info.TCX()
-		if tcx != nil && tcx.Ifindex != 0 && (program == Sandbox || HasLink(ifindex)) {
+		if tcx != nil && tcx.Ifindex != 0 && (program == Sandbox || program == SandboxOut || HasLink(ifindex)) {
 			found[ifindex] = true
 		} else if err := errors.Join(p.attached.detach(name), p.Sources().forget(program, ifindex)); err != nil {
 			return nil, err

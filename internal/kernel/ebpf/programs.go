@@ -17,7 +17,12 @@ func forLinks(prog *ebpf.ProgramSpec) bool {
 }
 
 // forEgress reports whether a program is for the egress of links, which few hosts need.
-func forEgress(prog *ebpf.ProgramSpec) bool { return prog.Name == LocalRealEgress }
+func forEgress(prog *ebpf.ProgramSpec) bool { return atEgress(prog.Name) }
+
+// only returns which programs are loaded with one that no other needs.
+func only(name string) func(*ebpf.ProgramSpec) bool {
+	return func(prog *ebpf.ProgramSpec) bool { return prog.Name == name }
+}
 
 // forDrivers reports whether a program runs in drivers (XDP).
 func forDrivers(prog *ebpf.ProgramSpec) bool { return prog.Type == ebpf.XDP }
@@ -41,8 +46,8 @@ func (p *Datapath) program(name string) (*ebpf.Program, error) {
 // kindOf returns which programs are loaded together with the named one.
 func kindOf(name string) func(*ebpf.ProgramSpec) bool {
 	switch {
-	case name == LocalRealEgress:
-		return forEgress
+	case atEgress(name):
+		return only(name)
 	case name == XDP:
 		return forDrivers
 	case onLinks(name):

@@ -54,6 +54,9 @@ func OpenReadOnly(at string) (*ReadOnly, error) {
 			return nil, s.Close()
 		}
 	}
+	if err := s.openOutbound(dir); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	if err := s.links.adopt(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -127,6 +127,8 @@ func (s Sources) forget(program string, ifindex int) error {
 	switch program {
 	case Sandbox:
 		name = bpf.FairleadMapFlEndpoints
+	case SandboxOut:
+		name = bpf.FairleadMapFlOutboundLinks
 	case Uplink:
 	default:
 		return nil

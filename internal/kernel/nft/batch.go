@@ -130,7 +130,7 @@ func (b *batch) addRule(t *nftables.Table, chain string, exprs []expr.Any, comme
 	b.step(unix.NFT_MSG_NEWRULE, toAdd, t, chain, func() {
 		b.nest(unix.NFTA_RULE_EXPRESSIONS, func() {
 			for _, e := range exprs {
-				if o, ok := e.(original); ok {
+				if o, ok := e.(interface{ write(*messages) }); ok {
 					b.nest(unix.NFTA_LIST_ELEM, func() { o.write(&b.messages) })
 					continue
 				}

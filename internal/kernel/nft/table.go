@@ -172,11 +172,15 @@ func tableChains() []chain {
 			rule(dnatted(), accept),
 			rule(linkOf(expr.MetaKeyOIFGROUP, plan.InternalLinks), drop),
 			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetIsolated), drop),
+			rule(ctKey(expr.CtKeySTATE, expr.CtStateBitINVALID), v4.pair(plan.SetOutbound), drop),
+			rule(ctKey(expr.CtKeySTATE, expr.CtStateBitINVALID), v6.pair(plan.SetOutbound), drop),
 		}},
 		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT,
 			[][]expr.Any{
 				rule(dnatted(), verdict(expr.VerdictJump, "returns")),
 				rule(linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), linkNotIn(expr.MetaKeyOIFNAME, plan.SetLAN), accept),
+				rule(unprivileged(unix.IPPROTO_TCP), v4.pair(plan.SetOutbound), masqueradeBelow()),
+				rule(unprivileged(unix.IPPROTO_UDP), v4.pair(plan.SetOutbound), masqueradeBelow()),
 				rule(v4.pair(plan.SetOutbound), masquerade),
 				rule(v6.pair(plan.SetOutbound), masquerade),
 			}},
@@ -186,6 +190,41 @@ func tableChains() []chain {
 			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), masquerade),
 		}},
 	}
+}
+
+// unprivileged matches packets of a protocol with an unprivileged source port.
+func unprivileged(proto byte) []expr.Any {
+	return rule(isProto(proto), payload(expr.PayloadBaseTransportHeader, 0, 2, reg1),
+		[]expr.Any{&expr.Cmp{Op: expr.CmpOpGte, Register: reg1, Data: binaryutil.BigEndian.PutUint16(firstUnprivileged)}})
+}
+
+// firstUnprivileged is the first port that is not privileged.
+const firstUnprivileged = 1024
+
+// masqueradeBelow masquerades with unprivileged ports below those of outbound flows.
+func masqueradeBelow() []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: reg1, Data: binaryutil.BigEndian.PutUint16(firstUnprivileged)},
+		&expr.Immediate{Register: reg2, Data: binaryutil.BigEndian.PutUint16(plan.FirstOutboundPort - 1)},
+		masqueradeTo{first: reg1, last: reg2},
+	}
+}
+
+// masqueradeTo is an expression that masquerades with a port between those in two registers.
+// The library does not write the flag without which the kernel ignores them (google/nftables
+// 0.3.0).
+type masqueradeTo struct {
+	expr.Any
+	first, last uint32
+}
+
+func (e masqueradeTo) write(m *messages) {
+	m.text(unix.NFTA_EXPR_NAME, "masq")
+	m.nest(unix.NFTA_EXPR_DATA, func() {
+		m.number(unix.NFTA_MASQ_FLAGS, unix.NF_NAT_RANGE_PROTO_SPECIFIED)
+		m.number(unix.NFTA_MASQ_REG_PROTO_MIN, e.first)
+		m.number(unix.NFTA_MASQ_REG_PROTO_MAX, e.last)
+	})
 }
 
 func rule(parts ...[]expr.Any) []expr.Any {

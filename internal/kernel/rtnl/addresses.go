@@ -85,3 +85,24 @@ func (h *Reader) LocalAddrs() ([]netip.Addr, error) {
 	}
 	return addrs, nil
 }
+
+// Primaries returns for each link of the host's namespace, by its index, the IPv4 address
+// with which the kernel masquerades packets to next hops in the address's network: the
+// first primary one that has a network. Links without such an address are left out.
+func Primaries(h *Reader) (map[int]netip.Prefix, error) {
+	list, err := listAddresses(h, "", unix.AF_INET)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]netip.Prefix{}
+	for _, a := range list {
+		p := nlutil.Prefix(a.IP, a.Mask)
+		apart := a.Peer != nil && !a.Peer.IP.Equal(a.IP) // the address of a point-to-point link
+		if _, known := found[a.LinkIndex]; known || apart || a.Flags&unix.IFA_F_SECONDARY != 0 ||
+			a.Scope != unix.RT_SCOPE_UNIVERSE || p.Bits() == 32 {
+			continue
+		}
+		found[a.LinkIndex] = p
+	}
+	return found, nil
+}

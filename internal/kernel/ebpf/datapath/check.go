@@ -21,6 +21,7 @@ func (h *Handle) Check() (attached, intact bool) {
 		return attached, true
 	}
 	h.recount.check(p.Balancer(), p.Flows())
+	h.sweep.check(p.Flows())
 	return attached && p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && p.Balancer().AllIntact()
 }
 
@@ -49,7 +50,10 @@ func (h *Handle) describeHost(p *ebpf.Datapath) error {
 	if err != nil {
 		return err
 	}
-	return p.Sources().SetAddresses(local)
+	if err := p.Sources().SetAddresses(local); err != nil {
+		return err
+	}
+	return describeUplinks(h, p)
 }
 
 // recount corrects the numbers of flows with which the programs compare real servers: a

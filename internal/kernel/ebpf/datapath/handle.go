@@ -57,6 +57,9 @@ type Handle struct {
 	// was set.
 	fast    map[string]error
 	recount recount
+	sweep   sweep
+	// exhausted is what Exhausted has returned.
+	exhausted exhausted
 	// overlays are the programs at VXLAN links.
 	overlays *Overlays
 

@@ -82,7 +82,15 @@ type State struct {
 	Mappings []plan.EBPFMapping
 	Grants   []plan.Grant
 	Programs []Program
+	// Outbound are the links of sandboxes whose connections to hosts outside the
+	// programs translate. Sources are the addresses that these get, by the uplink, each
+	// with the network that the next hop must be in.
+	Outbound []plan.Outbound
+	Sources  map[string]netip.Prefix
 }
+
+// AtIngress reports whether the program may translate packets that arrive on its link.
+func (p Program) AtIngress() bool { return p.Name == ebpf.Uplink || p.Name == ebpf.Sandbox }
 
 // State reads the state of the eBPF data path, whichever process has set it
 // up. It changes nothing.
@@ -111,7 +119,7 @@ func (h *Handle) State() (State, error) {
 			}
 			found.Programs = append(found.Programs, p)
 		}
-		return nil
+		return readOutbounds(h, s, &found)
 	})
 	slices.SortFunc(found.Mappings, func(a, b plan.EBPFMapping) int { return strings.Compare(a.Key(), b.Key()) })
 	return found, err

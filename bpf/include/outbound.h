@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Source NAT of what sandboxes send to hosts outside.
+ *
+ * Theory of operation. The first packet of a connection that a sandbox opens creates a
+ * flow: the sandbox is the flow's endpoint, the host outside its client, and the address
+ * and a port of the host are what the client sees. So the packets of the sandbox find
+ * the flow as replies do (datapath.h), and leave via the uplink in the same way. An
+ * answer at the uplink is found by the addresses and ports outside in fl_outbound, which
+ * has the key of the flow.
+ *
+ *	endpoint ── sandbox's link ─[fl_sandbox]── uplink ── client
+ *	endpoint ── sandbox's link ──────────[fl_uplink]── uplink ── client
+ *
+ * Ports. Flows have a port of outbound_first and above. The host does not connect from
+ * these ports, and Fairlead's masquerade does not use them (plan.TableText). A port is not
+ * chosen if a socket of the host has it, or if it is published. The entry in fl_outbound
+ * reserves it: two flows cannot have the same addresses and ports outside. The map has no
+ * LRU, because a flow whose entry was evicted would share its port with another one. All
+ * changes of an entry are made under a mark in fl_replaced. An entry without its flow is
+ * free, and user space deletes it.
+ *
+ * The kernel routes and masquerades all other packets: IPv6, ICMP except errors, IP
+ * options, fragments whose first fragment has not passed, connections that began before,
+ * and new ones if no port is free. It also keeps UDP exchanges that others began:
+ * fl_sandbox_out notes the datagrams that the kernel delivers to the sandbox.
+ */
+#pragma once
+
+#include "balance.h"
+
+/* The ports of outbound flows. The default range of the host's local ports ends below, and
+ * user space refuses outbound flows if the range does not.
+ */
+const volatile __u32 outbound_first = 61000;
+const volatile __u32 outbound_count = 65536 - 61000;
+
+/* The links of sandboxes whose outbound connections are translated. */
+struct outbound_link {
+	__u32 ifindex; /* the link whose packets the host routes: the bridge of the port, or the link itself */
+	__u8 mac[ETH_ALEN]; /* its MAC address: the sandbox sends the packet to the host */
+	__u8 pad[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* ifindex */
+	__type(value, struct outbound_link);
+} fl_outbound_links SEC(".maps");
+
+/* The address that packets get that leave via an uplink. The next hop must be in the
+ * address's network; the kernel may choose another address for other next hops.
+ */
+struct outbound_source {
+	__be32 address;
+	__be32 mask;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* ifindex */
+	__type(value, struct outbound_source);
+} fl_outbound_sources SEC(".maps");
+
+/* has_outbound reports whether connections from the link are translated. */
+inline_always int has_outbound(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex;
+
+	return !!bpf_map_lookup_elem(&fl_outbound_links, &ifindex);
+}
+
+/* A UDP exchange that the kernel forwards, as the sandbox sees it. */
+struct kernel_exchange {
+	__be32 endpoint, client;
+	__be16 endpoint_port, client_port;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct kernel_exchange);
+	__type(value, __u64); /* bpf_ktime_get_coarse_ns of the last datagram, at most a second earlier */
+} fl_exchanges SEC(".maps");
+
+/* How long an exchange belongs to the kernel after its last datagram: longer than in
+ * the kernel's conntrack.
+ */
+#define EXCHANGE_KEPT (180 * SECOND)
+
+/* A new flow while a port is chosen for it, which would be too large for the stack. */
+struct new_outbound {
+	struct alias_key name; /* what the flow looks like outside */
+	struct flow_key key;
+	struct flow fresh;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct new_outbound);
+} fl_new_outbound SEC(".maps");
+
+inline_always struct new_outbound *new_outbound_of(void)
+{
+	__u32 slot = 0;
+
+	return bpf_map_lookup_elem(&fl_new_outbound, &slot);
+}
+
+/* is_outbound_port reports whether a port may be that of an outbound flow. */
+inline_always int is_outbound_port(__be16 port) { return bpf_ntohs(port) >= outbound_first; }
+
+/* has_socket reports whether a socket of the host would receive a packet of the client. */
+inline_always int has_socket(struct __sk_buff *skb, const struct alias_key *name)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk;
+
+	tuple.ipv4.saddr = name->client.w[3];
+	tuple.ipv4.daddr = name->host.w[3];
+	tuple.ipv4.sport = name->client_port;
+	tuple.ipv4.dport = name->host_port;
+	if (name->class & 1)
+		sk = bpf_sk_lookup_udp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	else
+		sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return 0;
+	bpf_sk_release(sk);
+	return 1;
+}
+
+enum port_result { PORT_RESERVED, PORT_TAKEN, FLOW_EXISTS };
+
+/* reserve_marked reserves the name of the new flow, and inserts the flow. The caller has
+ * marked the name.
+ */
+inline_always enum port_result reserve_marked(struct new_outbound *n)
+{
+	struct flow_key *known = bpf_map_lookup_elem(&fl_outbound, &n->name);
+	struct flow *f = known ? find_flow(known) : 0;
+
+	if (f && is_flow_of(f, &n->name)) {
+		if (!is_stale(f, known->class))
+			return PORT_TAKEN;
+		delete_flow(known);
+	}
+	if (bpf_map_update_elem(&fl_outbound, &n->name, &n->key, BPF_ANY))
+		return PORT_TAKEN;
+	if (!insert_young(&n->key, &n->fresh))
+		return PORT_RESERVED;
+	bpf_map_delete_elem(&fl_outbound, &n->name);
+	return FLOW_EXISTS;
+}
+
+/* try_outbound_port tries to reserve a random port for the new flow. */
+global_func int try_outbound_port(struct __sk_buff *skb)
+{
+	struct new_outbound *n = new_outbound_of();
+	enum port_result result;
+	__u8 mark = 1;
+	__u32 port, slot;
+
+	if (!n)
+		return PORT_TAKEN;
+	port = outbound_first + bpf_get_prandom_u32() % outbound_count;
+	n->name.host_port = bpf_htons(port);
+	n->fresh.host_port = n->name.host_port;
+	if (find_mapping(n->name.class, &n->name.host, port, &slot) || has_socket(skb, &n->name))
+		return PORT_TAKEN;
+	if (bpf_map_update_elem(&fl_replaced, &n->name, &mark, BPF_NOEXIST))
+		return PORT_TAKEN;
+	result = reserve_marked(n);
+	bpf_map_delete_elem(&fl_replaced, &n->name);
+	return result;
+}
+
+/* is_kernel_exchange reports whether a datagram of the sandbox belongs to an exchange
+ * that the kernel forwards.
+ */
+static __noinline int is_kernel_exchange(const struct packet *p)
+{
+	struct kernel_exchange key = {
+		.endpoint = p->src.w[3], .client = p->dst.w[3], .endpoint_port = p->sport, .client_port = p->dport,
+	};
+	__u64 now, *last = bpf_map_lookup_elem(&fl_exchanges, &key);
+
+	if (!last)
+		return 0;
+	now = bpf_ktime_get_coarse_ns();
+	if ((__s64)(now - *last) > (__s64)EXCHANGE_KEPT)
+		return 0;
+	if ((__s64)(now - *last) > (__s64)SECOND)
+		*last = now;
+	return 1;
+}
+
+/* note_exchange notes a datagram that the kernel delivers to a sandbox. */
+inline_always void note_exchange(const struct packet *p)
+{
+	struct kernel_exchange key = {
+		.endpoint = p->dst.w[3], .client = p->src.w[3], .endpoint_port = p->dport, .client_port = p->sport,
+	};
+	__u64 now = bpf_ktime_get_coarse_ns(), *last = bpf_map_lookup_elem(&fl_exchanges, &key);
+
+	if (!last)
+		bpf_map_update_elem(&fl_exchanges, &key, &now, BPF_ANY);
+	else if ((__s64)(now - *last) > (__s64)SECOND)
+		*last = now;
+}
+
+/* may_open reports whether the packet may be the first of an outbound flow. */
+inline_always int may_open(struct __sk_buff *skb, const struct packet *p)
+{
+	if (p->v6 || p->kind != PACKET_L4 || p->l4 != link_header + sizeof(struct iphdr) || !p->sport || !p->dport)
+		return 0;
+	if (!(p->class & 1) && (p->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN)
+		return 0;
+	if (is_group(&p->dst) || is_loopback(&p->dst) || !is_endpoint_address(skb->ifindex, &p->src))
+		return 0;
+	return !ttl_expired(skb, p) && (!(p->class & 1) || !is_kernel_exchange(p));
+}
+
+/* is_to_host reports whether the frame is for the host, and not for a neighbour on the
+ * sandbox's bridge.
+ */
+inline_always int is_to_host(struct __sk_buff *skb, const struct outbound_link *own)
+{
+	__u8 mac[ETH_ALEN];
+
+	if (bpf_skb_load_bytes(skb, 0, mac, sizeof(mac)))
+		return 0;
+	for (int i = 0; i < ETH_ALEN; i++) {
+		if (mac[i] != own->mac[i])
+			return 0;
+	}
+	return 1;
+}
+
+/* outbound_uplink returns the uplink to which the kernel routes the sandbox's packet, and
+ * the address that the packet gets there. Returns 0 if the kernel must decide: the packet
+ * is not for the host, has no route, or its route leads elsewhere.
+ */
+static __noinline __u32 outbound_uplink(struct __sk_buff *skb, const struct packet *p, __be32 *address)
+{
+	__u32 slot = 0, ifindex = skb->ifindex;
+	struct outbound_link *own = bpf_map_lookup_elem(&fl_outbound_links, &ifindex);
+	struct bpf_fib_lookup *route = (void *)bpf_map_lookup_elem(&fl_routes, &slot);
+	struct outbound_source *source;
+
+	if (!own || !route || !is_to_host(skb, own))
+		return 0;
+	__builtin_memset(route, 0, sizeof(*route));
+	route->family = AF_INET;
+	route->ifindex = own->ifindex;
+	route->l4_protocol = (p->class & 1) ? IPPROTO_UDP : IPPROTO_TCP;
+	route->sport = p->sport;
+	route->dport = p->dport;
+	route->tot_len = 1;
+	route->ipv4_src = p->src.w[3];
+	route->ipv4_dst = p->dst.w[3];
+	if (!has_route(bpf_fib_lookup(skb, route, sizeof(*route), 0)) || route->family != AF_INET)
+		return 0;
+	ifindex = route->ifindex;
+	source = bpf_map_lookup_elem(&fl_outbound_sources, &ifindex);
+	if (!source || (route->ipv4_dst ^ source->address) & source->mask)
+		return 0;
+	*address = source->address;
+	return ifindex;
+}
+
+/* has_outbound_route reports whether the flow's packets still leave via its uplink, with
+ * its address. It is asked about once a second.
+ */
+static __noinline int has_outbound_route(struct __sk_buff *skb, const struct packet *p, const struct flow *f)
+{
+	__be32 address = 0;
+
+	return outbound_uplink(skb, p, &address) == f->ifindex && address == f->host.w[3];
+}
+
+/* ends_outbound reports whether a packet of the sandbox ends its flow before it is
+ * translated: the sandbox uses the port again, or the flow's uplink has changed.
+ */
+inline_always int ends_outbound(struct __sk_buff *skb, const struct packet *p, const struct flow *f)
+{
+	if (!(p->class & 1) && p->kind == PACKET_L4 && is_bare_syn(p) && f->flags & (FLOW_CLOSING | FLOW_RST))
+		return 1;
+	return (f->tick ^ (__u32)bpf_jiffies64()) >> 8 && !has_outbound_route(skb, p, f);
+}
+
+/* opens_outbound reports whether the packet opens the flow: the sandbox acknowledges an
+ * answer.
+ */
+inline_always int opens_outbound(const struct flow *f, const struct packet *p)
+{
+	return !(f->flags & FLOW_OPEN) && f->flags & FLOW_ANSWERED && p->kind == PACKET_L4 &&
+	       (p->tcp_flags & (TCP_ACK | TCP_SYN | TCP_RST)) == TCP_ACK;
+}
+
+/* is_protected_outbound reports whether an IPsec policy covers the packet, with its own
+ * source or with that of the host.
+ */
+static __noinline int is_protected_outbound(const struct packet *p, __be32 address)
+{
+	struct alias_key name = {
+		.client = p->dst, .host = p->src, .client_port = p->dport, .host_port = p->sport, .class = p->class,
+	};
+
+	if (is_protected(&name, SELECT_PORTS))
+		return 1;
+	map_v4(&name.host, address);
+	return is_protected(&name, SELECT_ADDRESSES);
+}
+
+/* prepare_outbound fills in the new flow of a packet. */
+inline_always void prepare_outbound(struct new_outbound *n, const struct packet *p, __u32 link, __u32 uplink,
+				    __be32 address)
+{
+	reply_key(&n->key, p);
+	__builtin_memset(&n->fresh, 0, sizeof(n->fresh));
+	map_v4(&n->fresh.host, address);
+	n->fresh.client = p->dst;
+	n->fresh.client_port = p->dport;
+	n->fresh.ifindex = uplink;
+	n->fresh.link = link;
+	n->fresh.slot = OUTBOUND_SLOT;
+	n->fresh.flags = FLOW_OUTBOUND | (p->class & 1 ? FLOW_OPEN : 0);
+	n->fresh.tick = bpf_jiffies64();
+	n->fresh.seen = bpf_ktime_get_coarse_ns();
+	n->name.client = p->dst;
+	n->name.host = n->fresh.host;
+	n->name.client_port = p->dport;
+	n->name.class = p->class;
+}
+
+/* create_outbound creates the flow of a sandbox's packet that begins a connection to a
+ * host outside. Returns 0 if the kernel has to forward the packet.
+ */
+static __noinline int create_outbound(struct __sk_buff *skb, const struct packet *p)
+{
+	struct new_outbound *n = new_outbound_of();
+	__u32 uplink, mtu = 0;
+	__be32 address = 0;
+
+	if (!n || !may_open(skb, p))
+		return 0;
+	uplink = outbound_uplink(skb, p, &address);
+	if (!uplink || bpf_check_mtu(skb, uplink, &mtu, 0, BPF_MTU_CHK_SEGS) > 0 || is_protected_outbound(p, address))
+		return 0;
+	prepare_outbound(n, p, skb->ifindex, uplink, address);
+	for (int i = 0; i < ALIAS_TRIES; i++) {
+		int result = try_outbound_port(skb);
+
+		if (result == PORT_RESERVED) {
+			count_flow(OUTBOUND_SLOT);
+			return 1;
+		}
+		if (result == FLOW_EXISTS)
+			return 1;
+	}
+	count_exhausted();
+	return 0;
+}
+
+/* send_first translates the first packet of a flow and sends it. The kernel looks up the
+ * next hop.
+ */
+inline_always int send_first(struct __sk_buff *skb, struct packet *p, struct flow *f)
+{
+	struct ends to;
+
+	track(skb->len, f, p, OUTWARD);
+	reply_ends(&to, f);
+	if (rewrite(skb, p, &to) || decrement_ttl(skb, p))
+		return count_drop(OUTBOUND_SLOT, OUTWARD);
+	return bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+}
+
+/* open_outbound creates the flow of a packet with which a sandbox begins a connection to a
+ * host outside, and sends the packet. Packets that the kernel has to forward are UNTOUCHED.
+ */
+global_func int open_outbound(struct __sk_buff *skb, struct packet *p)
+{
+	struct new_outbound *n;
+	struct flow *f;
+
+	if (!p || !create_outbound(skb, p))
+		return UNTOUCHED;
+	n = new_outbound_of();
+	f = n ? find_flow(&n->key) : 0;
+	if (!f || !(f->flags & FLOW_OUTBOUND))
+		return count_drop(OUTBOUND_SLOT, OUTWARD);
+	return send_first(skb, p, f);
+}
+
+/* find_outbound finds the flow with a name, and copies its key. */
+inline_always struct flow *find_outbound(const struct alias_key *name, struct flow_key *key)
+{
+	struct flow_key *known = bpf_map_lookup_elem(&fl_outbound, name);
+	struct flow *f;
+
+	if (!known)
+		return 0;
+	*key = *known;
+	f = find_flow(key);
+	return f && f->flags & FLOW_OUTBOUND && is_flow_of(f, name) ? f : 0;
+}
+
+/* answer_outbound translates an answer to a sandbox that has opened the connection, and
+ * redirects it to the sandbox. A packet without a flow is UNTOUCHED.
+ */
+global_func int answer_outbound(struct __sk_buff *skb, struct packet *p)
+{
+	struct alias_key name = {};
+	struct flow_key key = {};
+	struct ends to;
+	struct flow *f;
+	__u32 link;
+	int last;
+
+	if (!p)
+		return UNTOUCHED;
+	name.client = p->src;
+	name.host = p->dst;
+	name.client_port = p->sport;
+	name.host_port = p->dport;
+	name.class = p->class;
+	f = find_outbound(&name, &key);
+	if (!f)
+		return UNTOUCHED;
+	if (is_stale(f, p->class)) {
+		end_flow(f, &key);
+		return UNTOUCHED;
+	}
+	if (f->ifindex != skb->ifindex && !has_valid_source(skb, skb->ifindex, p, 0))
+		return count_drop(OUTBOUND_SLOT, INWARD);
+	last = track(skb->len, f, p, INWARD);
+	to.src = &key.client;
+	to.sport = key.client_port;
+	to.dst = &key.endpoint;
+	to.dport = key.endpoint_port;
+	if (rewrite(skb, p, &to))
+		return count_drop(OUTBOUND_SLOT, INWARD);
+	link = f->link;
+	if (last)
+		end_flow(f, &key);
+	return redirect_to_sandbox(skb, link);
+}

@@ -1,0 +1,37 @@
+package plan
+
+import (
+	"fmt"
+
+	"fairlead/internal/escape"
+)
+
+// FirstOutboundPort is the first of the host's ports that outbound flows have (outbound_first
+// in bpf/include/outbound.h).
+const FirstOutboundPort = 61000
+
+// Outbound makes the eBPF programs translate the connections that a sandbox opens to hosts
+// outside. Ingress must exist for the same link.
+type Outbound struct {
+	// Link is the host's end of the sandbox's link.
+	Link string
+	// Router is the link whose packets the host routes: the bridge that Link is a port
+	// of, or Link.
+	Router string
+}
+
+// Key implements Object.
+func (o Outbound) Key() string { return "bpf outbound " + o.Link }
+
+// Add implements Object.
+func (o Outbound) Add() []string {
+	return []string{fmt.Sprintf("# ebpf: translate what %s sends outside, routed from %s", escape.Shell(o.Link),
+		escape.Shell(o.Router))}
+}
+
+// Del implements Object.
+func (o Outbound) Del() []string {
+	return []string{"# ebpf: leave what " + escape.Shell(o.Link) + " sends outside to netfilter"}
+}
+
+func (o Outbound) base() string { return end("", o.Link) }

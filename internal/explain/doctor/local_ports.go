@@ -8,15 +8,34 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 )
 
-// localPorts reports published ports that the kernel may assign to any client as
-// its source port.
+// localPorts reports published ports, and those of outbound connections, that the kernel may
+// assign to any client as its source port.
 func localPorts(h Host) []Finding {
 	var local model.PortRange
 	if _, err := fmt.Sscan(h.Settings[facts.LocalPorts], &local.First, &local.Last); err != nil {
 		return nil
 	}
+	if len(h.Outbound) > 0 && local.Last >= plan.FirstOutboundPort {
+		return append(outboundPorts(local), publishedPorts(h, local)...)
+	}
+	return publishedPorts(h, local)
+}
+
+// outboundPorts reports that the kernel may assign the ports of outbound connections that
+// Fairlead's eBPF programs translate.
+func outboundPorts(local model.PortRange) []Finding {
+	return []Finding{{Severity: Problem,
+		Seen: fmt.Sprintf("the kernel chooses clients' source ports from %s (%s), and a network has outbound ebpf, which uses "+
+			"the ports from %d on", local, facts.LocalPorts, plan.FirstOutboundPort),
+		Why: "answers to a client of this host may be redirected to a sandbox that talks to the same address and port",
+		Fix: fmt.Sprintf("sysctl -w %s='%d %d'", facts.LocalPorts, min(local.First, 32768), plan.FirstOutboundPort-1)}}
+}
+
+// publishedPorts reports published ports in the range.
+func publishedPorts(h Host, local model.PortRange) []Finding {
 	reserved := reservedPorts(h.Settings[facts.ReservedPorts])
 	var clash []ports.Port
 	var add []string

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"fairlead/internal/driver"
@@ -36,11 +37,31 @@ func notForwarded(h Host) []Finding {
 			v, known := h.leaving(l, up, to)
 			if known && v.Certain && (v.Action == rules.Drop || v.Action == rules.Reject) &&
 				!strings.HasSuffix(v.By.Table, " "+plan.Mark) {
-				all = append(all, h.egressDropped(l, v, to.Addr().Is4()))
+				if to.Addr().Is4() && h.hasOutbound(l.Name) {
+					all = append(all, outboundBypasses(l, v))
+				} else {
+					all = append(all, h.egressDropped(l, v, to.Addr().Is4()))
+				}
 			}
 		}
 	}
 	return all
+}
+
+// hasOutbound reports whether Fairlead's eBPF programs translate connections that the
+// kernel would route from the link.
+func (h Host) hasOutbound(link string) bool {
+	return slices.ContainsFunc(h.Outbound, func(o plan.Outbound) bool { return o.Router == link })
+}
+
+// outboundBypasses reports a firewall that connections of sandboxes behind a link bypass.
+func outboundBypasses(l inspect.InsideLink, v rules.Verdict) Finding {
+	return Finding{Severity: Warning,
+		Seen: fmt.Sprintf("%s drops what sandboxes behind %s send to other hosts, but their TCP connections and UDP "+
+			"exchanges over IPv4 leave", v.Cause(), l.Name),
+		Why: "the network has outbound ebpf: such packets bypass netfilter, and only the others obey the host's firewall",
+		Fix: "if the firewall must decide, change the network to outbound nft: fairlead network create with all its " +
+			"flags and --outbound nft"}
 }
 
 // leaving returns the verdict for the first packet of a connection from a

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
@@ -33,6 +34,9 @@ type Facts struct {
 	// EBPFMappings and Grants are the entries of Fairlead's eBPF maps.
 	EBPFMappings []plan.EBPFMapping
 	Grants       []plan.Grant
+	// Outbound are the links of sandboxes whose connections to other hosts Fairlead's
+	// eBPF programs translate.
+	Outbound []plan.Outbound
 	// Services are the virtual services that are in the kernel.
 	Services []inspect.InstalledService
 	// NoRoute are the addresses of their real servers to which the host has no
@@ -105,6 +109,9 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 		}
 		f.Unseen = append(f.Unseen, unread...)
 		if f.EBPFMappings, f.Grants, err = h.EBPF().EBPFMappings(); err != nil {
+			f.Unseen = append(f.Unseen, err.Error())
+		}
+		if f.Outbound, err = datapath.Outbounds(h.EBPF()); err != nil {
 			f.Unseen = append(f.Unseen, err.Error())
 		}
 		f.services(h)

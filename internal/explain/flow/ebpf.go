@@ -3,10 +3,14 @@ package flow
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
 )
 
 // dataPath is Fairlead's eBPF data path on the host: its programs and mappings.
@@ -55,7 +59,7 @@ func (d *dataPath) programAt(link string) datapath.Program {
 		return datapath.Program{}
 	}
 	for _, p := range s.Programs {
-		if p.Link == link && link != "" {
+		if p.Link == link && link != "" && p.AtIngress() {
 			return p
 		}
 	}
@@ -152,7 +156,7 @@ func (k *walker) usesEBPF(link string, p packet) bool {
 	}
 	m, ok := k.dataPath.mapping(p.dst, false)
 	if !ok || !k.dataPath.isLocal(p.dst.Addr()) {
-		return k.serves(link, prog, p)
+		return k.serves(link, prog, p) || k.goesOut(link, prog, p)
 	}
 	was := p.dst
 	p.dst = mapsTo(m, was.Port())
@@ -180,5 +184,48 @@ func (k *walker) usesEBPF(link string, p packet) bool {
 	}
 	k.returns = end.Name
 	k.come("", port, end, p)
+	return true
+}
+
+// goesOut follows a packet with which a sandbox opens a connection to a host outside, if
+// Fairlead's program at its link translates it. It reports whether the program does.
+func (k *walker) goesOut(link string, prog datapath.Program, p packet) bool {
+	s, err := k.world.Programs.EBPFState()
+	if k.reply || k.fail(err) || !p.dst.Addr().Is4() || p.dst.Addr().IsMulticast() {
+		return false
+	}
+	i := slices.IndexFunc(s.Outbound, func(o plan.Outbound) bool { return o.Link == link })
+	if i < 0 {
+		return false
+	}
+	router := s.Outbound[i].Router
+	r, err := k.world.Routes.Route("", rtnl.RouteQuery{To: p.dst.Addr(), From: p.src.Addr(), In: router})
+	from, known := s.Sources[r.Link]
+	next := r.Via
+	if !next.IsValid() {
+		next = p.dst.Addr()
+	}
+	if err != nil || r.Type != unix.RTN_UNICAST || !known || !from.Contains(next) {
+		return false // the kernel decides
+	}
+	k.router.selects("", p)
+	k.router.protects("", p)
+	p.src = netip.AddrPortFrom(from.Addr(), 0)
+	k.unseen(link)
+	k.hop(p, Hop{Kind: EBPF, Where: k.name(""), Link: link,
+		What: fmt.Sprintf("eBPF: source NAT to %s with a port from %d on, and out via %s, bypassing %s, netfilter and "+
+			"conntrack", from.Addr(), plan.FirstOutboundPort, r.Link, router),
+		By: s.Outbound[i].Add()[0], Program: programText(prog, "tcx ingress of "+link),
+		Why: "the network has outbound ebpf: no rule of the host decides about the packet"})
+	l, ok := linkOf(k.world.Links, "", r.Link)
+	if !ok {
+		k.end(Unknown, "link %s no longer exists", r.Link)
+		return true
+	}
+	k.answer("", r.Link, fmt.Sprintf("eBPF: the program at %s translates the answer back and redirects it into the "+
+		"sandbox behind %s", r.Link, link))
+	if !k.wire.isDown(End{"", l}, p) {
+		k.transmit("", l, next, p)
+	}
 	return true
 }

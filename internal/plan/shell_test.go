@@ -18,8 +18,8 @@ import (
 // objects has one object of every kind. TestPlansArePastedSafely fails if a kind
 // is missing.
 var objects = []plan.Object{
-	plan.Uplinks{}, plan.Ingress{}, plan.Outbound{}, plan.LocalClients{}, plan.EBPFMapping{}, plan.BindHooks{}, plan.Grant{},
-	plan.SubLink{}, plan.WireGuard{}, plan.WireGuardPeer{},
+	plan.Uplinks{}, plan.Ingress{}, plan.Outbound{}, plan.LocalClients{}, plan.EBPFMapping{}, plan.BindHooks{},
+	plan.Grant{}, plan.SubLink{}, plan.WireGuard{}, plan.WireGuardPeer{},
 	plan.Device{}, plan.IPoIB{}, plan.FastPath{}, plan.LocalRealEgress{}, plan.IPVSService{}, plan.LocalRoute{},
 	plan.IPVSTable{}, plan.IPVSMember{},
 	plan.Link{}, plan.Address{}, plan.Route{}, plan.Sysctl{}, plan.Table{}, plan.NFTMapping{}, plan.Member{},

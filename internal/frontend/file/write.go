@@ -152,9 +152,8 @@ func written(spec api.Spec) fileText {
 func writtenNetwork(n model.Network) networkText {
 	o := n.Overlay
 	t := networkText{Driver: n.Driver, Parent: n.Parent, Mode: n.Mode, VLAN: n.VLAN, PKey: pkey(n.PKey), MTU: n.MTU,
-		Internal: n.Internal, Overlap: n.AllowOverlap,
-		Hairpin: n.Hairpin, Filter: n.Filter, Outbound: n.Outbound, VNI: o.VNI, Port: o.Port, Underlay: o.Underlays, Encrypt: o.Encrypt,
-		KeyFile: o.KeyFile}
+		Internal: n.Internal, Overlap: n.AllowOverlap, Hairpin: n.Hairpin, Filter: n.Filter, Outbound: n.Outbound,
+		VNI: o.VNI, Port: o.Port, Underlay: o.Underlays, Encrypt: o.Encrypt, KeyFile: o.KeyFile}
 	for _, s := range n.Subnets {
 		t.Subnet = append(t.Subnet, s.Prefix.String())
 		if s.Gateway.IsValid() {

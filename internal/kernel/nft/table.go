@@ -194,8 +194,9 @@ func tableChains() []chain {
 
 // unprivileged matches packets of a protocol with an unprivileged source port.
 func unprivileged(proto byte) []expr.Any {
+	first := binaryutil.BigEndian.PutUint16(firstUnprivileged)
 	return rule(isProto(proto), payload(expr.PayloadBaseTransportHeader, 0, 2, reg1),
-		[]expr.Any{&expr.Cmp{Op: expr.CmpOpGte, Register: reg1, Data: binaryutil.BigEndian.PutUint16(firstUnprivileged)}})
+		[]expr.Any{&expr.Cmp{Op: expr.CmpOpGte, Register: reg1, Data: first}})
 }
 
 // firstUnprivileged is the first port that is not privileged.

@@ -244,7 +244,7 @@ inline_always int is_to_host(struct __sk_buff *skb, const struct outbound_link *
 
 /* outbound_uplink returns the uplink to which the kernel routes the sandbox's packet, and
  * the address that the packet gets there. Returns 0 if the kernel must decide: the packet
- * is not for the host, has no route, or its route leads elsewhere.
+ * is not for the host, has no route, or its route is another one.
  */
 static __noinline __u32 outbound_uplink(struct __sk_buff *skb, const struct packet *p, __be32 *address)
 {

@@ -27,7 +27,7 @@ import (
 	"fairlead/internal/frontend/dashboard/access"
 )
 
-// TestForeignHostsAndOrigins: a site whose name leads here (DNS rebinding) and a site that sends requests with the
+// TestForeignHostsAndOrigins: a site whose name resolves to this host (DNS rebinding) and a site that sends requests with the
 // reader's browser get nothing, and a link to a page works.
 func TestForeignHostsAndOrigins(t *testing.T) {
 	f := newFake(t, values(time.Now()))

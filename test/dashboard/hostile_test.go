@@ -165,7 +165,7 @@ func checkAttributes(t *testing.T, path, name string, n *html.Node) {
 			t.Errorf("%s with %.30q: <%s> has the attribute %s", path, name, n.Data, a.Key)
 		case a.Key == "href" || a.Key == "src" || a.Key == "action":
 			if !strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "#") || strings.HasPrefix(value, "//") {
-				t.Errorf("%s with %.30q: <%s %s=%.60q> leads elsewhere", path, name, n.Data, a.Key, a.Val)
+				t.Errorf("%s with %.30q: <%s %s=%.60q> links to another site", path, name, n.Data, a.Key, a.Val)
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func site(t *testing.T) (*fake, *room) {
 // step is a click or an input: `Services`, `type 8080`.
 var step = regexp.MustCompile("`([^`]+)`")
 
-// TestTenQuestions: the clicks of the guide lead from the first page to a page with the answer, without a script. A
+// TestTenQuestions: after the clicks of the guide, which begin at the first page, a page has the answer, without a script. A
 // click follows a link by its text; words after a field's name are typed into the field, and its form is sent.
 func TestTenQuestions(t *testing.T) {
 	all := questions(t)
@@ -248,12 +248,12 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestBase: behind a path prefix, every link, form and asset has the prefix, and leads to a page.
+// TestBase: behind a path prefix, every link, form and asset has the prefix, and is one of a page.
 func TestBase(t *testing.T) {
 	f, r := site(t)
 	at := served(t, f, func(o *dashboard.Options) { o.Host, o.Base = r, "/some/base" })
 	if answer, _ := get(t, at.URL+"/some/base"); answer.Header.Get("Location") != "/some/base/" {
-		t.Errorf("the base leads to %q", answer.Header.Get("Location"))
+		t.Errorf("the base redirects to %q", answer.Header.Get("Location"))
 	}
 	for _, path := range pages {
 		_, text := get(t, at.URL+"/some/base"+path)

@@ -68,7 +68,7 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 // Endpoint implements driver.Driver.
 func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	p := driver.SwitchPort(n, e)
-	// The programs would bypass a limit, and only the host's own gateway leads outside.
+	// The programs would bypass a limit, and only the host's own gateway forwards packets to other hosts.
 	if n.Outbound != model.OutboundEBPF || e.Limit.In != 0 || e.NoDefault {
 		return p
 	}

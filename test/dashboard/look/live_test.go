@@ -54,7 +54,7 @@ func TestGatewayShowsItself(t *testing.T) {
 		p := b.Page(t, v)
 		p.Open(at + "/")
 		if got := p.Text("location.pathname"); got != "/dashboard/" {
-			t.Errorf("/ leads to %s", got)
+			t.Errorf("/ redirects to %s", got)
 		}
 		for path, text := range gatewayPages {
 			p.Open(at + path)

@@ -28,7 +28,7 @@ func Who(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// OnlyHosts refuses requests that use another name for this host. So a site whose name leads to this host's address
+// OnlyHosts refuses requests that use another name for this host. So a site whose name resolves to this host's address
 // (DNS rebinding) gets nothing, with or without an Origin.
 func OnlyHosts(allowed func(name string) bool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

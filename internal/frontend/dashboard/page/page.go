@@ -152,7 +152,7 @@ type Item struct {
 	State table.State
 	// Mark says the state in a word.
 	Mark string
-	// What names the object, and Link leads to it.
+	// What names the object, and Link is the URL of its page.
 	What, Link string
 	Text       string
 	// Age is for how long.

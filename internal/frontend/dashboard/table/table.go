@@ -33,7 +33,7 @@ const (
 type Cell struct {
 	Text  string
 	State State
-	// Link is the URL to which the text leads.
+	// Link is the URL that the text links to.
 	Link string
 	// Time, if set, is shown as its age, in place of Text.
 	Time time.Time

@@ -94,8 +94,9 @@ func site(t *testing.T) (*fake, *room) {
 // step is a click or an input: `Services`, `type 8080`.
 var step = regexp.MustCompile("`([^`]+)`")
 
-// TestTenQuestions: after the clicks of the guide, which begin at the first page, a page has the answer, without a script. A
-// click follows a link by its text; words after a field's name are typed into the field, and its form is sent.
+// TestTenQuestions: after the clicks of the guide, which begin at the first page, a page has the answer, without a
+// script. A click follows a link by its text; words after a field's name are typed into the field, and its form is
+// sent.
 func TestTenQuestions(t *testing.T) {
 	all := questions(t)
 	if len(all) != 10 {

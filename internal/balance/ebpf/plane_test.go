@@ -3,13 +3,12 @@ package ebpf_test
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
-	"fairlead/internal/balance"
 	"fairlead/internal/balance/ebpf"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/planetest"
 )
 
 // service has three real servers: a sandbox, a server on another host, and a sandbox
@@ -25,57 +24,54 @@ func service() model.VirtualService {
 		}}
 }
 
-// sandboxes returns the attachments of the real servers that are endpoints. One named slow has a limit.
-func sandboxes(v model.VirtualService) balance.Sandboxes {
-	in := make(balance.Sandboxes, len(v.Reals))
-	for i, r := range v.Reals {
-		if r.Endpoint != "" {
-			in[i] = &plan.Attachment{Port: map[string]string{"box": "fv-box"}[r.Endpoint], Shaped: r.Endpoint == "slow",
-				Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1")}}
-		}
-	}
-	return in
+// suite is what the data plane plans and refuses. The endpoint slow has a limit on what it receives.
+var suite = planetest.Suite{
+	Plane: ebpf.Plane{},
+	Base:  service,
+	Attach: func(endpoint string) plan.Attachment {
+		return plan.Attachment{Port: map[string]string{"box": "fv-box"}[endpoint], Shaped: endpoint == "slow",
+			Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1")}}
+	},
+	Services: map[string]func(*model.VirtualService){
+		"all kinds": func(*model.VirtualService) {},
+		"tunnel":    func(v *model.VirtualService) { v.Forward = model.ForwardTunnel },
+		"tunnel in UDP": func(v *model.VirtualService) {
+			v.Forward, v.Tunnel = model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: 6080}
+		},
+		"another weight and state": func(v *model.VirtualService) {
+			v.Reals[0].Weight, v.Reals[2].State = 5, model.RealDown
+		},
+	},
+	Changes: []planetest.Change{
+		{Name: "change to another weight and state", From: "all kinds", To: "another weight and state"},
+		{Name: "change to tunnel in UDP", From: "tunnel", To: "tunnel in UDP"},
+		{Name: "removal", From: "all kinds"},
+	},
+	Refusals: []planetest.Refusal{
+		{Want: "sed", Change: func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay }},
+		{Want: "nq", Change: func(v *model.VirtualService) { v.Scheduler = model.NeverQueue }},
+		{Want: "load", Change: func(v *model.VirtualService) {
+			v.Scheduler, v.Reals = model.LeastConnection, make([]model.RealServer, 257)
+		}},
+		{Want: "the limit on what slow receives", Change: func(v *model.VirtualService) {
+			v.Reals[0].Endpoint = "slow"
+		}},
+		{Want: "adds no checksum", Change: func(v *model.VirtualService) {
+			v.Forward, v.Tunnel = model.ForwardTunnel,
+				model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelSummed}
+		}},
+		{Want: "another", Change: func(v *model.VirtualService) {
+			v.Reals[1].Address = netip.MustParseAddr("2001:db8::1")
+		}},
+	},
 }
+
+func TestConform(t *testing.T) { planetest.Conform(t, suite) }
 
 func usesEBPF(t *testing.T, v model.VirtualService) plan.EBPFService {
 	t.Helper()
-	p := ebpf.Plane{}.Service(v, sandboxes(v))
+	p := ebpf.Plane{}.Service(v, suite.Sandboxes(v))
 	return p[len(p)-1].(plan.EBPFService)
-}
-
-func TestText(t *testing.T) {
-	got := strings.Join(usesEBPF(t, service()).Add(), "\n")
-	want := `# ebpf: serve web tcp at 192.0.2.80:80 scheduler mh forward nat
-# ebpf: serve web to 172.30.0.2:8000 weight 1 dev fv-box
-# ebpf: serve web to 203.0.113.11 weight 2 masquerade draining
-# ebpf: serve web to 203.0.113.12 weight 1 masquerade
-# ebpf: serve web ring 2039`
-	if got != want {
-		t.Errorf("it is typed as\n%s\nwant\n%s", got, want)
-	}
-}
-
-func TestChange(t *testing.T) {
-	v := service()
-	v.Reals[0].Weight, v.Reals[2].State = 5, model.RealDown
-	op := plan.Op{Object: usesEBPF(t, v), Old: usesEBPF(t, service())}
-	want := []string{"# ebpf: unserve web to 203.0.113.12", "# ebpf: serve web to 172.30.0.2:8000 weight 5 dev fv-box",
-		"# ebpf: serve web ring 2039 changed 1019"}
-	if got := op.Commands(); !slices.Equal(got, want) {
-		t.Errorf("a change is typed as %q, want %q", got, want)
-	}
-}
-
-// TestTunnelsText checks that the text names the encapsulation, also for a change.
-func TestTunnelsText(t *testing.T) {
-	v := service()
-	v.Forward = model.ForwardTunnel
-	before := usesEBPF(t, v)
-	v.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
-	want := []string{"# ebpf: serve web tcp at 192.0.2.80:80 scheduler mh forward tunnel gue:6080"}
-	if got := (plan.Op{Object: usesEBPF(t, v), Old: before}).Commands(); !slices.Equal(got, want) {
-		t.Errorf("a change is typed as %q, want %q", got, want)
-	}
 }
 
 func TestMasquerade(t *testing.T) {
@@ -98,32 +94,6 @@ func TestMasquerade(t *testing.T) {
 	}
 }
 
-func TestRefuses(t *testing.T) {
-	for name, change := range map[string]func(*model.VirtualService){
-		"sed": func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay },
-		"nq":  func(v *model.VirtualService) { v.Scheduler = model.NeverQueue },
-		"load": func(v *model.VirtualService) {
-			v.Scheduler, v.Reals = model.LeastConnection, make([]model.RealServer, 257)
-		},
-		"the limit on what slow receives": func(v *model.VirtualService) { v.Reals[0].Endpoint = "slow" },
-		"adds no checksum": func(v *model.VirtualService) {
-			v.Forward, v.Tunnel = model.ForwardTunnel,
-				model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelSummed}
-		},
-		"another": func(v *model.VirtualService) { v.Reals[1].Address = netip.MustParseAddr("2001:db8::1") },
-	} {
-		v := service()
-		change(&v)
-		err := (ebpf.Plane{}).Validate(v, sandboxes(v), plan.Facts{})
-		if err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := (ebpf.Plane{}).Validate(service(), sandboxes(service()), plan.Facts{}); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestLocalReal checks a service whose only real server is the host itself. With
 // nat, the plan has the program that rewrites its answers. It has no forwarding to
 // other hosts.
@@ -133,7 +103,7 @@ func TestLocalReal(t *testing.T) {
 	for forward, localRealEgress := range map[model.Forward]bool{model.ForwardNAT: true, model.ForwardDirect: false,
 		model.ForwardTunnel: false} {
 		v.Forward = forward
-		p := ebpf.Plane{}.Service(v, sandboxes(v))
+		p := ebpf.Plane{}.Service(v, suite.Sandboxes(v))
 		if slices.Contains(p, plan.Object(plan.LocalRealEgress{})) != localRealEgress {
 			t.Errorf("forward %s: %v", forward, p)
 		}
@@ -164,7 +134,7 @@ func TestTablesHaveABound(t *testing.T) {
 // kernel forwards packets.
 func TestForwarding(t *testing.T) {
 	forwards := func(v model.VirtualService) bool {
-		return slices.Contains(ebpf.Plane{}.Service(v, sandboxes(v)), plan.Object(plan.IPForwarding(true)))
+		return slices.Contains(ebpf.Plane{}.Service(v, suite.Sandboxes(v)), plan.Object(plan.IPForwarding(true)))
 	}
 	v := service()
 	if !forwards(v) {
@@ -180,7 +150,7 @@ func TestForwarding(t *testing.T) {
 // packets to other hosts.
 func TestFastPathIsPlanned(t *testing.T) {
 	fast := func(v model.VirtualService) bool {
-		return slices.Contains(ebpf.Plane{}.Service(v, sandboxes(v)), plan.Object(plan.FastPath{}))
+		return slices.Contains(ebpf.Plane{}.Service(v, suite.Sandboxes(v)), plan.Object(plan.FastPath{}))
 	}
 	v := service()
 	for forward, want := range map[model.Forward]bool{model.ForwardNAT: false, model.ForwardDirect: true,

@@ -2,31 +2,49 @@ package ipvs_test
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
-	"fairlead/internal/balance"
 	"fairlead/internal/balance/ipvs"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
-	"fairlead/test/golden"
+	"fairlead/test/planetest"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// sandboxes returns the attachments of the real servers that are sandboxes on a bridge.
-func sandboxes(v model.VirtualService) balance.Sandboxes {
-	at := &plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
-		plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}
-	in := make(balance.Sandboxes, len(v.Reals))
-	for i, r := range v.Reals {
-		if r.Endpoint != "" {
-			in[i] = at
-		}
-	}
-	return in
+// suite is what the data plane plans and refuses. The sandboxes are on a bridge.
+var suite = planetest.Suite{
+	Plane:    ipvs.Plane{},
+	Base:     func() model.VirtualService { return service(func(*model.VirtualService) {}) },
+	Services: scenarios,
+	Attach: func(string) plan.Attachment {
+		return plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
+			plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}
+	},
+	Skeletons: []string{plan.IPVSTable{}.Add()[0], "# the table " + plan.IPVSTableName},
+	Changes: []planetest.Change{
+		{Name: "change to draining and down", From: "sandboxes", To: "draining and down"},
+		{Name: "change to persistent wlc", From: "draining and down", To: "persistent wlc"},
+		{Name: "change to both kinds", From: "persistent wlc", To: "both kinds"},
+		{Name: "change to direct", From: "both kinds", To: "direct"},
+		{Name: "change to tunnel in UDP", From: "direct", To: "tunnel in UDP"},
+		{Name: "change to servers elsewhere", From: "tunnel in UDP", To: "servers elsewhere"},
+		{Name: "removal", From: "servers elsewhere"},
+	},
+	Refusals: []planetest.Refusal{
+		{Want: "another address family", Change: func(v *model.VirtualService) {
+			v.Reals[0].Address = addr("fd00::1")
+		}},
+		{Want: "plane ebpf", Change: func(v *model.VirtualService) { v.Check.Passive = true }},
+		{Want: "forward by nat", Change: func(v *model.VirtualService) { v.Forward = model.ForwardDirect }},
+		{Want: "forward by nat", Change: func(v *model.VirtualService) {
+			v.Forward, v.Reals = model.ForwardTunnel, []model.RealServer{{Select: model.Select{Name: "web-*"}}}
+		}},
+	},
 }
+
+func TestConform(t *testing.T) { planetest.Conform(t, suite) }
 
 func service(change func(*model.VirtualService)) model.VirtualService {
 	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{addr("192.0.2.80")},
@@ -76,80 +94,6 @@ var scenarios = map[string]func(*model.VirtualService){
 		v.Addresses = []netip.Addr{addr("2001:db8::80")}
 		v.Reals = []model.RealServer{{Address: addr("fd00:30::11"), Port: 80, Weight: 1, Endpoint: "a"}}
 	},
-}
-
-func TestPlan(t *testing.T) {
-	for name, change := range scenarios {
-		t.Run(name, func(t *testing.T) {
-			v := service(change)
-			if err := (ipvs.Plane{}).Validate(v, nil, plan.Facts{}); err != nil {
-				t.Fatal(err)
-			}
-			golden.Text(t, name, text(t, nil, planned(t, v)))
-		})
-	}
-}
-
-// planned returns the whole plan of a service.
-func planned(t *testing.T, v model.VirtualService) plan.Plan {
-	t.Helper()
-	p, err := plan.Merge(plan.NewPart(ipvs.Plane{}.Shared(nil)), plan.NewPart(ipvs.Plane{}.Service(v, sandboxes(v))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func text(t *testing.T, have, want plan.Plan) string {
-	t.Helper()
-	return strings.Replace(plan.Text(plan.Diff(have, want)), plan.IPVSTable{}.Add()[0], "# the table "+
-		plan.IPVSTableName, 1)
-}
-
-// TestChanges changes the service from each scenario to the next, and then removes
-// it.
-func TestChanges(t *testing.T) {
-	from := service(scenarios["sandboxes"])
-	for _, to := range []string{"draining and down", "persistent wlc", "both kinds", "direct", "tunnel in UDP",
-		"servers elsewhere"} {
-		next := service(scenarios[to])
-		golden.Text(t, "change to "+to, text(t, planned(t, from), planned(t, next)))
-		from = next
-	}
-	golden.Text(t, "removal", text(t, planned(t, from), nil))
-}
-
-func TestRefuses(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*model.VirtualService)
-		want   string
-	}{
-		"another family": {func(v *model.VirtualService) { v.Reals[0].Address = addr("fd00::1") },
-			"another address family"},
-		"passive checks":    {func(v *model.VirtualService) { v.Check.Passive = true }, "plane ebpf"},
-		"direct to sandbox": {func(v *model.VirtualService) { v.Forward = model.ForwardDirect }, "forward by nat"},
-		"tunnel to selected": {func(v *model.VirtualService) {
-			v.Forward, v.Reals = model.ForwardTunnel, []model.RealServer{{Select: model.Select{Name: "web-*"}}}
-		}, "forward by nat"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := (ipvs.Plane{}).Validate(service(c.change), nil, plan.Facts{}); err == nil ||
-				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("got error %v, want one that contains %q", err, c.want)
-			}
-		})
-	}
-}
-
-// TestOrderOfRealServersIsCanonical checks that the plan does not depend on the order
-// of the real servers, so that all hosts with the same set have the same list.
-func TestOrderOfRealServersIsCanonical(t *testing.T) {
-	v := service(func(*model.VirtualService) {})
-	w := v.Clone()
-	w.Reals[0], w.Reals[1] = w.Reals[1], w.Reals[0]
-	if got := text(t, planned(t, v), planned(t, w)); got != "" {
-		t.Errorf("the plan depends on the order:\n%s", got)
-	}
 }
 
 func TestNeeds(t *testing.T) {

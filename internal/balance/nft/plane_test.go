@@ -8,27 +8,61 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/balance"
 	"fairlead/internal/balance/nft"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
-	"fairlead/test/golden"
+	"fairlead/test/planetest"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// sandboxes returns the attachments of the real servers that are sandboxes on a bridge.
-func sandboxes(v model.VirtualService) balance.Sandboxes {
-	at := &plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
-		plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}
-	in := make(balance.Sandboxes, len(v.Reals))
-	for i, r := range v.Reals {
-		if r.Endpoint != "" {
-			in[i] = at
-		}
-	}
-	return in
+// suite is what the data plane plans and refuses. The sandboxes are on a bridge.
+var suite = planetest.Suite{
+	Plane:    nft.Plane{},
+	Base:     func() model.VirtualService { return service(func(*model.VirtualService) {}) },
+	Services: scenarios,
+	Attach: func(string) plan.Attachment {
+		return plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
+			plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}
+	},
+	Skeletons: []string{plan.TableText, "(the skeleton)\n", plan.ServiceTableText, "(the skeleton of services)\n"},
+	Changes: []planetest.Change{
+		{Name: "change to both kinds", From: "sandboxes", To: "both kinds"},
+		{Name: "change to draining and down", From: "sandboxes", To: "draining and down"},
+		{Name: "change to two ports unchanged", From: "sandboxes", To: "two ports unchanged"},
+		{Name: "change to persistent", From: "sandboxes", To: "persistent rr"},
+		{Name: "change of persistent", From: "persistent rr", To: "persistent and down"},
+		{Name: "removal of persistent", From: "persistent rr"},
+		{Name: "removal", From: "sandboxes"},
+	},
+	Refusals: []planetest.Refusal{
+		{Want: "scheduler lc", Change: func(v *model.VirtualService) { v.Scheduler = model.LeastConnection }},
+		{Want: "forward direct", Change: func(v *model.VirtualService) { v.Forward = model.ForwardDirect }},
+		{Want: "forward tunnel", Change: func(v *model.VirtualService) { v.Forward = model.ForwardTunnel }},
+		{Want: "address family", Change: func(v *model.VirtualService) {
+			v.Addresses = []netip.Addr{addr("2001:db8::1")}
+		}},
+		{Want: "have the ports [80 81]", Change: func(v *model.VirtualService) {
+			v.Persistence, v.Addresses = time.Minute, []netip.Addr{addr("2001:db8::80")}
+			v.Reals = []model.RealServer{{Address: addr("fd00::1"), Port: 80, Weight: 1},
+				{Address: addr("fd00::2"), Port: 81, Weight: 1}}
+		}},
+		{Want: "passive", Change: func(v *model.VirtualService) { v.Check.Passive = true }},
+		{Want: "172.30.0.12 keep", Change: func(v *model.VirtualService) {
+			v.Ports[0].Last, v.Reals[0].Port = 8081, 0
+		}},
+		{Want: "too long", Change: func(v *model.VirtualService) { v.Name = strings.Repeat("ö", 64) }},
+		{Want: "fewer ports", Change: func(v *model.VirtualService) {
+			v.Ports[0].Last = 9000
+			for i := range 100 {
+				v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}),
+					Port: 80})
+			}
+		}},
+	},
 }
+
+func TestConform(t *testing.T) { planetest.Conform(t, suite) }
 
 func service(change func(*model.VirtualService)) model.VirtualService {
 	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{addr("192.0.2.80")},
@@ -75,75 +109,6 @@ var scenarios = map[string]func(*model.VirtualService){
 		v.Proto, v.Addresses = model.UDP, []netip.Addr{addr("2001:db8::80")}
 		v.Reals = []model.RealServer{{Address: addr("fd00:30::11"), Port: 80, Weight: 1, Endpoint: "a"}}
 	},
-}
-
-func TestPlan(t *testing.T) {
-	for name, change := range scenarios {
-		t.Run(name, func(t *testing.T) {
-			golden.Text(t, name, text(nil, planned(t, change)))
-		})
-	}
-}
-
-func TestChange(t *testing.T) {
-	for _, name := range []string{"both kinds", "draining and down", "two ports unchanged"} {
-		golden.Text(t, "change to "+name, text(planned(t, scenarios["sandboxes"]), planned(t, scenarios[name])))
-	}
-	golden.Text(t, "change to persistent",
-		text(planned(t, scenarios["sandboxes"]), planned(t, scenarios["persistent rr"])))
-	golden.Text(t, "change of persistent",
-		text(planned(t, scenarios["persistent rr"]), planned(t, scenarios["persistent and down"])))
-	golden.Text(t, "removal of persistent", text(planned(t, scenarios["persistent rr"]), nil))
-	golden.Text(t, "removal", text(planned(t, scenarios["sandboxes"]), nil))
-}
-
-// planned returns the whole plan of a service.
-func planned(t *testing.T, change func(*model.VirtualService)) plan.Plan {
-	t.Helper()
-	v := service(change)
-	if err := (nft.Plane{}).Validate(v, nil, plan.Facts{}); err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.Merge(plan.NewPart(nft.Plane{}.Shared(nil)), plan.NewPart(nft.Plane{}.Service(v, sandboxes(v))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// text returns the plan without the skeletons, which are always the same.
-func text(have, want plan.Plan) string {
-	return strings.NewReplacer(plan.TableText, "(the skeleton)\n", plan.ServiceTableText,
-		"(the skeleton of services)\n").Replace(plan.Text(plan.Diff(have, want)))
-}
-
-func TestRefuses(t *testing.T) {
-	for want, change := range map[string]func(*model.VirtualService){
-		"scheduler lc":   func(v *model.VirtualService) { v.Scheduler = model.LeastConnection },
-		"forward direct": func(v *model.VirtualService) { v.Forward = model.ForwardDirect },
-		"forward tunnel": func(v *model.VirtualService) { v.Forward = model.ForwardTunnel },
-		"address family": func(v *model.VirtualService) { v.Addresses = []netip.Addr{addr("2001:db8::1")} },
-		"have the ports [80 81]": func(v *model.VirtualService) {
-			v.Persistence, v.Addresses = time.Minute, []netip.Addr{addr("2001:db8::80")}
-			v.Reals = []model.RealServer{{Address: addr("fd00::1"), Port: 80, Weight: 1},
-				{Address: addr("fd00::2"), Port: 81, Weight: 1}}
-		},
-		"passive":          func(v *model.VirtualService) { v.Check.Passive = true },
-		"172.30.0.12 keep": func(v *model.VirtualService) { v.Ports[0].Last, v.Reals[0].Port = 8081, 0 },
-		"too long":         func(v *model.VirtualService) { v.Name = strings.Repeat("ö", 64) },
-		"fewer ports": func(v *model.VirtualService) {
-			v.Ports[0].Last = 9000
-			for i := range 100 {
-				v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}),
-					Port: 80})
-			}
-		},
-	} {
-		if err := (nft.Plane{}).Validate(service(change), nil, plan.Facts{}); err == nil ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
 }
 
 // pool returns a service with n real servers.

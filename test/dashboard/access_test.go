@@ -150,7 +150,7 @@ func TestHeaders(t *testing.T) {
 		policy := h.Get("Content-Security-Policy")
 		if !strings.HasPrefix(policy, "default-src 'none'; ") || strings.Contains(policy, "unsafe") ||
 			!strings.Contains(policy, "frame-ancestors 'none'") || h.Get("X-Content-Type-Options") != "nosniff" ||
-			h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-store" {
+			h.Get("Referrer-Policy") != "same-origin" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %v", path, h)
 		}
 	}

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -216,7 +217,7 @@ func TestActions(t *testing.T) {
 	}
 	logged := filepath.Join(t.TempDir(), "log")
 	acting := served(t, f, func(o *dashboard.Options) { o.Actions, o.Log = true, logTo(t, logged) })
-	_, text = get(t, acting.URL+"/services")
+	answer, text := get(t, acting.URL+"/services")
 	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(text)
 	if token == nil {
 		t.Fatal("the page has no form")
@@ -230,7 +231,7 @@ func TestActions(t *testing.T) {
 		{form, nil, 403}, {form + "guess", nil, 403},
 		{form + token[1], []string{"Origin", "http://evil.example"}, 403},
 		{form + token[1], []string{"Sec-Fetch-Site", "cross-site"}, 403},
-		{form + token[1], []string{"Sec-Fetch-Site", "same-origin"}, 303},
+		{form + token[1], []string{"Sec-Fetch-Site", "same-origin", "Origin", formOrigin(answer, text)}, 303},
 	} {
 		if got := post(t, acting.URL+"/act", c.body, c.headers...); got != c.want {
 			t.Errorf("%.60s %q: %d, want %d", c.body, c.headers, got, c.want)
@@ -247,6 +248,19 @@ func TestActions(t *testing.T) {
 		!strings.Contains(string(said), "by=127.0.0.1:") {
 		t.Errorf("the log has %q, %v", said, err)
 	}
+}
+
+// formOrigin returns the header Origin that a browser sends with a form of a page: null under the referrer policy
+// no-referrer.
+func formOrigin(answer *http.Response, page string) string {
+	policy := answer.Header.Get("Referrer-Policy")
+	if of := regexp.MustCompile(`<meta name="referrer" content="([^"]+)"`).FindStringSubmatch(page); of != nil {
+		policy = of[1]
+	}
+	if policy == "no-referrer" {
+		return "null"
+	}
+	return "http://" + answer.Request.URL.Host
 }
 
 // TestBase: behind a path prefix, every link, form and asset has the prefix, and is one of a page.

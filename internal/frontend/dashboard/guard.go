@@ -16,7 +16,8 @@ func guarded(h http.Handler) http.Handler {
 		set := w.Header()
 		set.Set("Content-Security-Policy", policy)
 		set.Set("X-Content-Type-Options", "nosniff")
-		set.Set("Referrer-Policy", "no-referrer")
+		// With no-referrer, browsers send `Origin: null` with the page's own forms.
+		set.Set("Referrer-Policy", "same-origin")
 		set.Set("Cross-Origin-Opener-Policy", "same-origin")
 		set.Set("Cross-Origin-Resource-Policy", "same-origin")
 		set.Set("Cache-Control", "no-store")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fairlead/internal/api"
+	"fairlead/internal/frontend/dashboard"
 	"fairlead/internal/frontend/dashboard/atgateway"
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/entries"
@@ -40,6 +41,18 @@ func TestUpdateKeepsThePlace(t *testing.T) {
 		t.Errorf("after the update: %s", got)
 	}
 	check(t, p, "after an update")
+}
+
+// TestButton presses a button of a real server: the dashboard accepts the form as a browser sends it.
+func TestButton(t *testing.T) {
+	d := newDaemon(t, plain)
+	p := browser.Start(t, nil).Page(t, desktop)
+	p.Open(serveHost(t, d, plain, func(o *dashboard.Options) { o.Actions = true }) + "/services")
+	p.Value(`window.before = true, setTimeout(() => document.querySelector("form.row button").click())`, nil)
+	p.Wait(`!window.before && document.readyState == "complete" && location.pathname == "/services"`)
+	if got := locked(d, &d.changed); len(got) != 1 || got[0].Do != api.EnableReal {
+		t.Errorf("the daemon got %v", got)
+	}
 }
 
 // gatewayPages are the pages at a gateway, with a text that each must show.

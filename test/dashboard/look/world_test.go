@@ -50,6 +50,8 @@ type daemon struct {
 	stats       api.Stats
 	figures     api.History
 	gateway     *gateway.Gateway
+	// changed are the requests to change real servers.
+	changed []api.RealRequest
 }
 
 func (d *daemon) Attachments() []api.View         { return locked(d, &d.views) }
@@ -77,6 +79,12 @@ func (d *daemon) Service(name string) (api.ServiceView, error) {
 		}
 	}
 	return api.ServiceView{}, api.Faultf(api.NotFound, "service %s does not exist", name)
+}
+
+// ChangeReal implements admin.ServiceCalls. It only notes the request.
+func (d *daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
+	d.change(func() { d.changed = append(d.changed, r) })
+	return api.Result{Changed: true}, nil
 }
 
 // Ask implements admin.GatewayCalls with a real gateway that serves no client.
@@ -262,15 +270,18 @@ func clusterOf(name func(string) string) (cluster, addresses) {
 }
 
 // serveHost serves the dashboard of a daemon on loopback until the test ends. It returns its address.
-func serveHost(t testing.TB, d *daemon, name func(string) string) (address string) {
+func serveHost(t testing.TB, d *daemon, name func(string) string, change ...func(*dashboard.Options)) (address string) {
 	t.Helper()
 	c, a := clusterOf(name)
 	client := admin.NewClient(admintest.Serve(t, admin.Daemon{Attachments: d, Publishes: d, Specs: d, Networks: d,
 		Services: d, Events: d, Stats: d,
 		History: d, Gateway: d, Cluster: c, ClusterAddresses: a, ClusterBGP: routers{}}))
-	return show(t, dashboard.Options{Daemon: client, Host: newRoom(name), Charts: chart.Live(client.History),
-		Version: "test",
-		Log:     slog.New(slog.DiscardHandler)})
+	o := dashboard.Options{Daemon: client, Host: newRoom(name), Charts: chart.Live(client.History), Version: "test",
+		Log: slog.New(slog.DiscardHandler)}
+	for _, f := range change {
+		f(&o)
+	}
+	return show(t, o)
 }
 
 // show serves a dashboard on loopback until the test ends.

@@ -388,3 +388,46 @@ func TestUnixSocket(t *testing.T) {
 		}
 	}
 }
+
+// TestStrangersCannotKeepConnections: clients without a credential that send no body, or nothing after an answer,
+// take all connections. The dashboard closes them, and a reader is let in.
+func TestStrangersCannotKeepConnections(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, values(time.Now()))
+	var token string
+	at, roots, _ := tlsDashboard(t, f, func(dir string, o *access.Options) {
+		o.Tokens = filepath.Join(dir, "tokens")
+		var err error
+		if token, err = access.AddToken(o.Tokens, "alice"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	requests := []string{"POST /login HTTP/1.1\r\nHost: host1\r\nContent-Length: 9\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: host1\r\nContent-Length: 9\r\n\r\n", "GET / HTTP/1.1\r\nHost: host1\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"}
+	for i := range 128 {
+		conn, err := tls.Dial("tcp", at, &tls.Config{RootCAs: roots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, requests[i%len(requests)]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+at+"/services", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	c := client(roots, 0)
+	c.Timeout = time.Minute
+	answer, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != 200 {
+		t.Errorf("a reader gets %s", answer.Status)
+	}
+}

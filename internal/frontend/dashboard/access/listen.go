@@ -155,11 +155,12 @@ func ListenLocal(address string) (*Listener, *OneTime, error) {
 
 // The limits of connections and requests.
 const (
-	maxConns    = 128
-	maxHeader   = 16 << 10
-	headerLimit = 5 * time.Second
-	writeLimit  = 30 * time.Second
-	idleLimit   = 2 * time.Minute
+	maxConns  = 128
+	maxHeader = 16 << 10
+	// requestLimit is how long a client may take to send a request with its body, until the guard lets it in.
+	requestLimit = 5 * time.Second
+	writeLimit   = 30 * time.Second
+	idleLimit    = 2 * time.Minute
 )
 
 // Page is a dashboard. Close ends its streams.
@@ -172,12 +173,26 @@ type Page interface {
 func (l *Listener) Serve(ctx context.Context, d Page) error {
 	stop := context.AfterFunc(ctx, d.Close)
 	defer stop()
-	err := admin.ServeUntil(ctx, l.Listener, &http.Server{Handler: l.guard(d), MaxHeaderBytes: maxHeader,
-		ReadHeaderTimeout: headerLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit, ConnContext: withPeer})
+	err := admin.ServeUntil(ctx, l.Listener, &http.Server{Handler: l.guarded(d), MaxHeaderBytes: maxHeader,
+		ReadTimeout: requestLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit, ConnContext: withPeer})
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the dashboard: %w", err)
 	}
 	return nil
+}
+
+// guarded wraps the dashboard with the guard. The connection of a refused request is closed, so that those without a
+// credential cannot keep connections. A request that the guard lets in may last, as streams do.
+func (l *Listener) guarded(d http.Handler) http.Handler {
+	guard := l.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Del("Connection")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it fails only with the connection
+		d.ServeHTTP(w, r)
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		guard.ServeHTTP(w, r)
+	})
 }
 
 // withPeer notes which user has connected to a unix socket.

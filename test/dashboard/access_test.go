@@ -297,12 +297,29 @@ func TestStoredToken(t *testing.T) {
 	if got := ask(token, ""); got != 429 {
 		t.Errorf("after five guesses, the token itself: %d", got)
 	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+at+"/stream?page=/services", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Cookie", cookie)
+	stream, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
 	if err := os.WriteFile(o.Tokens, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask("", cookie); got != 401 {
 		t.Errorf("after the token was deleted: %d", got)
 	}
+	if _, err := access.AddToken(o.Tokens, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask("", cookie); got != 401 {
+		t.Errorf("after the token was replaced by another one of the same name: %d", got)
+	}
+	_, _ = io.Copy(io.Discard, stream.Body) // the stream ends
 }
 
 // TestTLS: only TLS 1.3, only clients with a certificate of the authority, and only the names of the certificate.

@@ -22,14 +22,14 @@ func (o *OneTime) Query() string { return "?token=" + o.token }
 // Guard lets in requests with the session, and gives the session to the first one with the token.
 func (o *OneTime) Guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if who, ok := o.of(r); ok {
-			h.ServeHTTP(w, with(r, who))
+		if one, ok := o.of(r); ok {
+			h.ServeHTTP(w, with(r, one.who))
 			return
 		}
 		noStore(w)
 		given := r.URL.Query().Get("token")
 		if r.Method == http.MethodGet && given != "" && same(given, o.token) && o.used.CompareAndSwap(false, true) {
-			o.begin(w, "the user of the one-time token")
+			o.begin(w, "the user of the one-time token", given)
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}

@@ -28,8 +28,10 @@ type sessions struct {
 
 // session is one browser.
 type session struct {
-	who  string
-	ends time.Time
+	who string
+	// token is the hash of the credential that began it.
+	token [sha256.Size]byte
+	ends  time.Time
 }
 
 func newSessions(base string, secure bool) *sessions {
@@ -37,13 +39,14 @@ func newSessions(base string, secure bool) *sessions {
 		all: map[[sha256.Size]byte]session{}}
 }
 
-// begin gives the browser a session.
-func (s *sessions) begin(w http.ResponseWriter, who string) {
+// begin gives the browser that has shown a token a session.
+func (s *sessions) begin(w http.ResponseWriter, who, token string) {
 	value := rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(time.Now())
-	s.all[sha256.Sum256([]byte(value))] = session{who, time.Now().Add(sessionLife)}
+	s.all[sha256.Sum256([]byte(value))] = session{who, sha256.Sum256([]byte(token)),
+		time.Now().Add(sessionLife)}
 	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: value, Path: s.base + "/", HttpOnly: true, Secure: s.secure,
 		SameSite: http.SameSiteStrictMode})
 }
@@ -64,14 +67,14 @@ func (s *sessions) expire(now time.Time) {
 	}
 }
 
-// of returns who has the session of a request, and false if it has none.
-func (s *sessions) of(r *http.Request) (who string, ok bool) {
+// of returns the session of a request, and false if it has none.
+func (s *sessions) of(r *http.Request) (one session, ok bool) {
 	cookie, err := r.Cookie(s.cookie)
 	if err != nil {
-		return "", false
+		return one, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one, ok := s.all[sha256.Sum256([]byte(cookie.Value))]
-	return one.who, ok && time.Now().Before(one.ends)
+	one, ok = s.all[sha256.Sum256([]byte(cookie.Value))]
+	return one, ok && time.Now().Before(one.ends)
 }

@@ -2,6 +2,8 @@ package access
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -12,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 )
 
 // Stored lets in requests with a token whose hash is in a file: one line per token, with its name, a space and the
@@ -94,18 +97,42 @@ func (s *Stored) name(token string) (name string, ok bool) {
 	return name, ok
 }
 
-// known reports whether the file still has a token of the name.
-func (s *Stored) known(name string) bool {
+// valid reports whether the session has not ended, and the file still has its token.
+func (s *Stored) valid(one session) bool {
 	all, err := s.hashes()
-	_, ok := all[name]
-	return err == nil && ok
+	return err == nil && bytes.Equal(all[one.who], one.token[:]) && time.Now().Before(one.ends)
+}
+
+// recheck is how often the token of a running request is searched in the file again.
+const recheck = time.Second
+
+// serve serves a request with a token until the request or the session ends, or the token is withdrawn: a stream can
+// last for days.
+func (s *Stored) serve(h http.Handler, w http.ResponseWriter, r *http.Request, one session) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		ticker := time.NewTicker(recheck)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				if !s.valid(one) {
+					cancel()
+				}
+			}
+		}
+	}()
+	h.ServeHTTP(w, with(r.WithContext(ctx), "token "+one.who))
 }
 
 // Guard lets in requests with a session or with the token in the header Authorization, and shows a form to others.
 func (s *Stored) Guard(h http.Handler) http.Handler {
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if name, ok := s.of(r); ok && s.known(name) {
-			h.ServeHTTP(w, with(r, "token "+name))
+		if one, ok := s.of(r); ok && s.valid(one) {
+			s.serve(h, w, r, one)
 			return
 		}
 		token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -125,10 +152,10 @@ func (s *Stored) Guard(h http.Handler) http.Handler {
 		case !ok:
 			s.ask(w, http.StatusUnauthorized, "The token is wrong.")
 		case bearer:
-			h.ServeHTTP(w, with(r, "token "+name))
+			s.serve(h, w, r, session{name, sha256.Sum256([]byte(token)), time.Now().Add(sessionLife)})
 		default:
 			noStore(w)
-			s.begin(w, name)
+			s.begin(w, name, token)
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 		}
 	}))

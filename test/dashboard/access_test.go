@@ -322,6 +322,28 @@ func TestStoredToken(t *testing.T) {
 	_, _ = io.Copy(io.Discard, stream.Body) // the stream ends
 }
 
+// TestAddToken: the first token creates the file's directory, and a further one does not damage a file whose last line
+// an editor has left without an end.
+func TestAddToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "etc", "tokens")
+	if _, err := access.AddToken(file, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.TrimSpace(string(text))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := access.AddToken(file, "bob"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := access.NewStored(file); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTLS: only TLS 1.3, only clients with a certificate of the authority, and only the names of the certificate.
 func TestTLS(t *testing.T) {
 	f := newFake(t, values(time.Now()))

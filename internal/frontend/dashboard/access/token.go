@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -33,7 +34,7 @@ func NewStored(file string) (*Stored, error) {
 	return s, err
 }
 
-// AddToken adds a new token to a file, and returns it. The file is created if it does not exist.
+// AddToken adds a new token to a file, and returns it. The file and its directory are created if they do not exist.
 func AddToken(file, name string) (token string, err error) {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return "", fmt.Errorf("add token %q: want a name without spaces", name)
@@ -50,12 +51,30 @@ func AddToken(file, name string) (token string, err error) {
 	}
 	token = rand.Text()
 	sum := sha256.Sum256([]byte(token))
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := appendLine(file, name+" "+hex.EncodeToString(sum[:])); err != nil {
 		return "", fmt.Errorf("add token %s: %w", name, err)
 	}
-	_, err = fmt.Fprintf(f, "%s %s\n", name, hex.EncodeToString(sum[:]))
-	return token, errors.Join(err, f.Close())
+	return token, nil
+}
+
+// appendLine adds a line to a file whose last line may lack its end.
+func appendLine(file, line string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		line = "\n" + line
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, line)
+	return errors.Join(err, f.Close())
 }
 
 // hashes reads the file.

@@ -470,3 +470,40 @@ func TestStrangersCannotKeepConnections(t *testing.T) {
 		t.Errorf("a reader gets %s", answer.Status)
 	}
 }
+
+// TestUnixConnectionsAreLimited: a user of the socket's group cannot use up the daemon's file descriptors, and the
+// log names the user.
+func TestUnixConnectionsAreLimited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "d.sock")
+	l, err := access.Listen(access.Options{Address: "unix:" + path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 129 {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	want := fmt.Sprintf("user %d, process %d", os.Getuid(), os.Getpid())
+	for range 128 {
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if got := c.RemoteAddr().String(); got != want {
+			t.Fatalf("the connection is from %q, want %q", got, want)
+		}
+	}
+	accepted := make(chan error)
+	go func() {
+		_, err := l.Accept()
+		accepted <- err
+	}()
+	l.Close()
+	if err := <-accepted; err == nil {
+		t.Error("connection 129 is accepted")
+	}
+}

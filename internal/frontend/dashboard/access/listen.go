@@ -82,7 +82,9 @@ func Listen(o Options) (*Listener, error) {
 		if err != nil {
 			return nil, fmt.Errorf("serve the dashboard: %w", err)
 		}
-		return &Listener{l, func(h http.Handler) http.Handler { return OnlyHosts(Loopback, h) }}, nil
+		return &Listener{netutil.LimitListener(identified{l}, maxConns), func(h http.Handler) http.Handler {
+			return OnlyHosts(Loopback, h)
+		}}, nil
 	}
 	config, own, err := o.tls()
 	if err != nil {
@@ -174,7 +176,7 @@ func (l *Listener) Serve(ctx context.Context, d Page) error {
 	stop := context.AfterFunc(ctx, d.Close)
 	defer stop()
 	err := admin.ServeUntil(ctx, l.Listener, &http.Server{Handler: l.guarded(d), MaxHeaderBytes: maxHeader,
-		ReadTimeout: requestLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit, ConnContext: withPeer})
+		ReadTimeout: requestLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit})
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the dashboard: %w", err)
 	}
@@ -195,12 +197,33 @@ func (l *Listener) guarded(d http.Handler) http.Handler {
 	})
 }
 
-// withPeer notes which user has connected to a unix socket.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
+// identified is a unix socket's listener. The remote address of its connections is the user that has connected.
+type identified struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l identified) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
 	if conn, ok := c.(*net.UnixConn); ok {
 		if peer, err := unixsock.PeerOf(conn); err == nil {
-			return context.WithValue(ctx, whoKey{}, fmt.Sprintf("user %d, process %d", peer.Uid, peer.Pid))
+			return from{c, user(fmt.Sprintf("user %d, process %d", peer.Uid, peer.Pid))}, nil
 		}
 	}
-	return ctx
+	return c, err
 }
+
+// from is a connection of a user.
+type from struct {
+	net.Conn
+	user
+}
+
+// RemoteAddr implements net.Conn.
+func (f from) RemoteAddr() net.Addr { return f.user }
+
+// user is who has connected to a unix socket.
+type user string
+
+// Network implements net.Addr.
+func (user) Network() string { return "unix" }
+
+func (u user) String() string { return string(u) }

@@ -13,7 +13,10 @@ func events() Page {
 		Question: "What happened on the host without a request: repairs, failures, real servers, networks, nodes. " +
 			"The daemon keeps the last 500 events.",
 		view: func(v *Visit) []Section {
-			all, _ := get(v, v.Sources.Events, "events")
+			all, ok := get(v, v.Sources.Events, "events")
+			if !ok {
+				return nil
+			}
 			return []Section{{ID: "events", Table: v.tabled(eventTable(all))}}
 		}}
 }
@@ -51,9 +54,12 @@ func eventTable(all []api.Event) table.Table {
 		}}
 }
 
-// eventSection lists the events of an object, and of its parts.
-func eventSection(v *Visit, object string) Section {
-	all, _ := get(v, v.Sources.Events, "events")
+// eventSection lists the events of an object, and of its parts. It returns nothing if they could not be read.
+func eventSection(v *Visit, object string) []Section {
+	all, ok := get(v, v.Sources.Events, "events")
+	if !ok {
+		return nil
+	}
 	var some []api.Event
 	for _, e := range all {
 		if e.Object == object || strings.HasPrefix(e.Object, object+" ") {
@@ -61,6 +67,6 @@ func eventSection(v *Visit, object string) Section {
 		}
 	}
 	t := eventTable(some)
-	t.ID, t.Caption, t.Empty = "e", "Events of "+object, "Nothing happened to it since the daemon started."
-	return Section{ID: "events", Title: "What happened to it", Table: v.tabled(t)}
+	t.ID, t.Caption, t.Empty = "e", "Events of "+object, "None of the last 500 events is about it."
+	return []Section{{ID: "events", Title: "What happened to it", Table: v.tabled(t)}}
 }

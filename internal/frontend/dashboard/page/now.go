@@ -21,15 +21,21 @@ func now() Page {
 		view: func(v *Visit) []Section {
 			items := wrong(v)
 			first := Section{ID: "wrong", Title: fmt.Sprintf("What is wrong: %d", len(items)), Items: limited(items)}
-			if len(items) == 0 && v.oldest.IsZero() {
+			switch {
+			case len(items) > 0:
+			case v.oldest.IsZero():
+				first.Title, first.Lines = "What is wrong", []string{"Nothing is known yet."}
+			case v.gone || v.waiting || len(v.unread) > 0:
 				first.Title = "What is wrong"
-				first.Lines = []string{"Nothing is known yet."}
-			} else if len(items) == 0 {
+				first.Lines = []string{"Nothing is wrong in what could be read so far. That is not everything."}
+			default:
 				first.Lines = []string{"Nothing that this page reads is wrong."}
 			}
 			parts := []Section{first}
-			if hasDaemon(v.Site) {
-				all, _ := get(v, v.Sources.Events, "events")
+			if !hasDaemon(v.Site) {
+				return parts
+			}
+			if all, ok := get(v, v.Sources.Events, "events"); ok {
 				t := eventTable(all[max(0, len(all)-lastEvents):])
 				t.Caption, t.Small = "The last events", true
 				parts = append(parts, Section{ID: "changed", Title: "What changed last", Table: v.tabled(t)})

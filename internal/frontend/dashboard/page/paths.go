@@ -18,8 +18,9 @@ func pathsPage() Page {
 		Question: "What each path to a container promises, why, what it needs, and what it costs as measured here.",
 		view: func(v *Visit) []Section {
 			var facts plan.Facts
+			probed := false
 			if hasHost(v.Site) {
-				facts, _ = get(v, v.Sources.Kernel, "features of the kernel")
+				facts, probed = get(v, v.Sources.Kernel, "features of the kernel")
 			}
 			all, courses := paths.Table(facts), []report.Course(nil)
 			if l, ok := get(v, v.Sources.Lab, "history of the laboratory"); ok {
@@ -28,8 +29,9 @@ func pathsPage() Page {
 			alone, published := divided(all)
 			return []Section{
 				{ID: "published", Title: "Drivers with publish modes",
-					Table: v.tabled(pathTable("p", "Paths to published ports", published, promise.Publish(), courses))},
-				{ID: "alone", Title: "Drivers", Table: v.tabled(pathTable("d", "Paths by drivers alone", alone,
+					Table: v.tabled(pathTable("p", "Paths to published ports", published, probed, promise.Publish(),
+						courses))},
+				{ID: "alone", Title: "Drivers", Table: v.tabled(pathTable("d", "Paths by drivers alone", alone, probed,
 					promise.Driver(), courses))}}
 		}}
 }
@@ -46,7 +48,8 @@ func divided(all []paths.Path) (alone, published []paths.Path) {
 	return alone, published
 }
 
-func pathTable(id, caption string, all []paths.Path, questions []promise.Question,
+// pathTable lists paths. probed says that it is known which of them this kernel supports.
+func pathTable(id, caption string, all []paths.Path, probed bool, questions []promise.Question,
 	courses []report.Course) table.Table {
 	t := table.Table{ID: id, Caption: caption, N: len(all),
 		Columns: table.Columns("path=Path|here=On this host|cost=Cost, measured here")}
@@ -58,7 +61,9 @@ func pathTable(id, caption string, all []paths.Path, questions []promise.Questio
 	t.Row = func(i int) table.Row {
 		p := all[i]
 		here, state := "can be built", table.OK
-		if p.Unavailable != "" {
+		if !probed {
+			here, state = "not known", ""
+		} else if p.Unavailable != "" {
 			here, state = "cannot be built: "+p.Unavailable, table.Bad
 		}
 		words := []string{wording.PathName(p), here, costOf(p, courses)}

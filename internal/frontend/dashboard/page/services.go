@@ -18,7 +18,10 @@ func services() Page {
 	return Page{Path: "services", Title: "Services", needs: hasDaemon, command: fixed("fairlead service ls"),
 		Question: "Which real servers get new connections, which do not, since when, and why.",
 		view: func(v *Visit) []Section {
-			all, _ := get(v, v.Sources.Services, "services")
+			all, ok := get(v, v.Sources.Services, "services")
+			if !ok {
+				return nil
+			}
 			heads := serviceTable(v, all)
 			heads.ID, heads.Caption = "s", "Virtual services"
 			return []Section{{ID: "reals", Table: v.tabled(realTable(v, all))}, {ID: "services",
@@ -164,7 +167,7 @@ func service() Page {
 				parts = append(parts, Section{ID: "nodes", Title: "What other nodes find", Table: v.tabled(nodes)})
 			}
 			parts = append(parts, Section{ID: "settings", Title: "Settings", Table: v.tabled(settingTable(one[0]))})
-			return append(parts, eventSection(v, "service "+name))
+			return append(parts, eventSection(v, "service "+name)...)
 		}}
 }
 

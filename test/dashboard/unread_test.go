@@ -3,10 +3,14 @@ package dashboard_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"fairlead/internal/explain/doctor"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/dashboard"
 	"fairlead/internal/plan"
@@ -32,5 +36,22 @@ func TestWhatIsNotReadIsNotShown(t *testing.T) {
 				t.Errorf("%s says %q", path, claim)
 			}
 		}
+	}
+}
+
+// vanishing is a host on which a file vanishes while it is examined.
+type vanishing struct{ room }
+
+func (*vanishing) Host(context.Context) (doctor.Host, error) {
+	return doctor.Host{}, fmt.Errorf("read /proc/7/ns/net: %w", fs.ErrNotExist)
+}
+
+// TestMissingFileIsNotAMissingDaemon: the page names the file that could not be read, and says nothing about the
+// daemon, which answers.
+func TestMissingFileIsNotAMissingDaemon(t *testing.T) {
+	at := served(t, newFake(t, values(time.Now())), func(o *dashboard.Options) { o.Host = &vanishing{} })
+	_, got := get(t, at.URL+"/ports")
+	if strings.Contains(got, "The daemon does not answer") || !strings.Contains(got, "read /proc/7/ns/net") {
+		t.Errorf("%.900s", got)
 	}
 }

@@ -75,7 +75,7 @@ type Set struct {
 // Of returns the sources. daemon, gateway and host can be nil.
 func Of(daemon *admin.Client, gateway func(ctx context.Context, path string, into any) error,
 	host Examiner) *Set {
-	s := &Set{Lab: New(readLab)}
+	s := &Set{Lab: New(here(readLab))}
 	if daemon != nil {
 		s.Services = New(daemon.Services)
 		s.Attachments = New(daemon.Attachments)
@@ -90,8 +90,8 @@ func Of(daemon *admin.Client, gateway func(ctx context.Context, path string, int
 		s.Gateway = New(func(ctx context.Context) (Gateway, error) { return readGateway(ctx, gateway) })
 	}
 	if host != nil {
-		s.Host = New(func(ctx context.Context) (Host, error) { return readHost(ctx, host) })
-		s.Kernel = New(once(host.Kernel))
+		s.Host = New(here(func(ctx context.Context) (Host, error) { return readHost(ctx, host) }))
+		s.Kernel = New(here(once(host.Kernel)))
 	}
 	return s
 }
@@ -132,6 +132,18 @@ func readHost(ctx context.Context, from Examiner) (Host, error) {
 		return Host{}, err
 	}
 	return Host{h.Ports, wording.Unpublished(h.Attachments), h.Unseen, doctor.Examine(h)}, nil
+}
+
+// here returns a function whose errors are texts: a file of this host that is missing must not be taken for a daemon
+// that does not answer.
+func here[T any](read func(context.Context) (T, error)) func(context.Context) (T, error) {
+	return func(ctx context.Context) (T, error) {
+		value, err := read(ctx)
+		if err != nil {
+			err = errors.New(err.Error())
+		}
+		return value, err
+	}
 }
 
 // once calls a function again only after a failure: what it returns does not change while this process runs.

@@ -66,16 +66,17 @@ type reader struct {
 	tried   time.Time
 	cost    time.Duration
 	pending chan struct{}
+	// expired is set if the value was changed during the running attempt.
+	expired bool
 	drop    *time.Timer
 }
 
 func (s *reader) get(ctx context.Context) (any, Status) {
-	if pending := s.start(time.Now()); pending != nil {
-		wait := time.NewTimer(Patience)
-		defer wait.Stop()
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	for pending := s.start(time.Now()); pending != nil && ctx.Err() == nil; pending = s.start(time.Now()) {
 		select {
 		case <-pending:
-		case <-wait.C:
 		case <-ctx.Done():
 		}
 	}
@@ -96,7 +97,7 @@ func (s *reader) Refresh() uint64 {
 func (s *reader) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tried = time.Time{}
+	s.tried, s.expired = time.Time{}, s.pending != nil
 }
 
 // start starts a reading if it is time for one. It returns what is closed at the end of the running one; nil if
@@ -130,6 +131,9 @@ func (s *reader) run(done chan struct{}) {
 	s.status.Version++
 	if err == nil {
 		s.value, s.status.At, s.status.Took = value, s.tried, s.cost
+	}
+	if s.expired {
+		s.tried, s.expired = time.Time{}, false
 	}
 	s.pending = nil
 	close(done)

@@ -75,3 +75,22 @@ func TestFailure(t *testing.T) {
 		}
 	})
 }
+
+// TestExpireDuringReading: a reading that began before a request has changed the value is repeated.
+func TestExpireDuringReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		value := "up"
+		s := source.New(func(context.Context) (string, error) {
+			read := value
+			time.Sleep(100 * time.Millisecond)
+			return read, nil
+		})
+		go s.Get(t.Context())
+		synctest.Wait()
+		value = "draining"
+		s.Expire()
+		if v, _ := s.Get(t.Context()); v != "draining" {
+			t.Errorf("after the request: %q", v)
+		}
+	})
+}

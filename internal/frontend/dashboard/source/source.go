@@ -10,6 +10,9 @@ package source
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -122,7 +125,7 @@ func (s *reader) run(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	began := time.Now()
-	value, err := s.read(ctx)
+	value, err := s.attempt(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tried = time.Now()
@@ -137,6 +140,18 @@ func (s *reader) run(done chan struct{}) {
 	}
 	s.pending = nil
 	close(done)
+}
+
+// attempt calls the reading function. A panic of it becomes an error, so that a mistake in what explains the host
+// does not end the daemon.
+func (s *reader) attempt(ctx context.Context) (value any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			slog.Error("a reading for the dashboard failed by a mistake", "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("read for the dashboard: panic: %v: report the stack in the daemon's log", v)
+		}
+	}()
+	return s.read(ctx)
 }
 
 // keep postpones the end of the value.

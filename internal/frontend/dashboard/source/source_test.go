@@ -94,3 +94,20 @@ func TestExpireDuringReading(t *testing.T) {
 		}
 	})
 }
+
+// TestPanic: a mistake in a reading is an error on the page. The process and later readings go on.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []int
+		s := source.New(func(context.Context) (int, error) { return all[0], nil })
+		if _, status := s.Get(t.Context()); status.Err == nil {
+			t.Error("a panic is no error")
+		}
+		all = []int{7}
+		s.Expire()
+		if v, status := s.Get(t.Context()); v != 7 || status.Err != nil {
+			t.Errorf("after the panic: %d, %v", v, status.Err)
+		}
+		time.Sleep(time.Hour)
+	})
+}

@@ -2,6 +2,7 @@ package h1
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -106,5 +107,36 @@ func TestLongBodyIsSpliced(t *testing.T) {
 	request := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 	if got := exchangeText(t, addr, request); !strings.Contains(got, "200 OK") || <-received != int64(len(text)) {
 		t.Errorf("the client got %q", got)
+	}
+}
+
+// TestSlowServerIsNotASlowClient: a server that stops reading for longer than the client's time limit does not end a
+// spliced body, whose next part the client has sent long ago.
+func TestSlowServerIsNotASlowClient(t *testing.T) {
+	const limit, length = 10, 64 << 20
+	near, client := h1test.TCPPair(t)
+	to, server := h1test.TCPPair(t)
+	s := &Server{ReadTimeout: limit * time.Second}
+	s.setClock()
+	c := newConn(s, near)
+	b := &requestBody{conn: c, left: length}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.SpliceTo(to)
+		to.Close()
+		ended <- errors.Join(err, b.err)
+	}()
+	go func() { _, _ = client.Write(make([]byte, length)) }()
+	for last := (wire.Transferred{1}); !wire.Unread(c.socket) || last != wire.TransferredBy(c.socket); {
+		last = wire.TransferredBy(c.socket)
+		time.Sleep(100 * time.Millisecond) // until the server's buffers are full, nothing stays in this socket
+	}
+	for range 3 {
+		s.now.Add(limit + 1)
+		c.inspect()
+	}
+	n, _ := io.CopyN(io.Discard, server, length)
+	if err := <-ended; n != length || !errors.Is(err, io.EOF) {
+		t.Errorf("the server got %d of %d bytes: %v", n, length, err)
 	}
 }

@@ -221,7 +221,7 @@ func (c *conn) inspect() {
 			c.askToPark(r)
 		}
 	case phaseBody:
-		if waited > 0 && c.moved(wire.Received) {
+		if waited > 0 && (c.moved(wire.Received) || c.socket != nil && wire.Unread(c.socket)) {
 			c.reading.CompareAndSwap(r, mark(phaseBody, now))
 		} else {
 			c.limitRead(s.ReadTimeout, waited)

@@ -53,6 +53,14 @@ func IsReset(raw syscall.RawConn) bool {
 // spliced, this alone distinguishes a slow client from a slow server.
 func Unsent(raw syscall.RawConn) bool { return Unacknowledged(raw) > 0 }
 
+// Unread returns true if the kernel holds bytes that were not read. While a body is spliced, it then waits
+// for a slow server, and not for the client.
+func Unread(raw syscall.RawConn) bool {
+	n := 0
+	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) // 0 if it is closed
+	return n > 0
+}
+
 // Unacknowledged returns the number of bytes that were written and that the peer has not acknowledged.
 func Unacknowledged(raw syscall.RawConn) (n int) {
 	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) }) // 0 if it is closed

@@ -32,17 +32,23 @@ func Open(path string) (*Namespace, error) {
 	if path == "" {
 		path = "/proc/thread-self/ns/net"
 	}
-	f, err := os.Open(path)
+	// With O_PATH, the file itself is not opened: a FIFO would wait for a writer, and a
+	// device such as /dev/watchdog would start.
+	at, err := os.OpenFile(path, unix.O_PATH, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace: %w", err)
 	}
+	defer at.Close()
 	// `ip netns del` and a reboot can leave a plain file at the path: the
 	// namespace does not exist any more.
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil || fs.Type != unix.NSFS_MAGIC {
-		f.Close()
+	if err := unix.Fstatfs(int(at.Fd()), &fs); err != nil || fs.Type != unix.NSFS_MAGIC {
 		return nil, fmt.Errorf("open network namespace %s: the file is not a network namespace: %w", path,
 			os.ErrNotExist)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", at.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
 	return &Namespace{f, unprivileged}, nil
 }

@@ -3,8 +3,11 @@ package netns
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestFirstThreadStays checks that the first thread of the process never enters
@@ -50,5 +53,16 @@ func TestIdentifyDistinguishesNamespaces(t *testing.T) {
 	}
 	if _, err := Identify(t.TempDir() + "/none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a namespace: %v", err)
+	}
+}
+
+// TestOnlyNamespacesAreOpened: a reader of the dashboard can name any path. A FIFO without a writer is refused at once.
+func TestOnlyNamespacesAreOpened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a FIFO: %v", err)
 	}
 }

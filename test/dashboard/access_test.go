@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -11,6 +12,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"math/big"
 	"net"
@@ -505,5 +507,30 @@ func TestUnixConnectionsAreLimited(t *testing.T) {
 	l.Close()
 	if err := <-accepted; err == nil {
 		t.Error("connection 129 is accepted")
+	}
+}
+
+// TestStrangersDoNotFillTheLog: what any host can send to the port leaves no line in the daemon's log.
+func TestStrangersDoNotFillTheLog(t *testing.T) {
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	at, _, _ := tlsDashboard(t, newFake(t, values(time.Now())), func(dir string, o *access.Options) {
+		o.Tokens = filepath.Join(dir, "tokens")
+		if _, err := access.AddToken(o.Tokens, "alice"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	conn, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "this is no TLS\n\n"); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, conn) // until the server closes the connection
+	if logged.Len() > 0 {
+		t.Errorf("the log has %q", logged.String())
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"fairlead/internal/frontend/admin"
@@ -84,8 +85,16 @@ func New(o Options) *Dashboard {
 	return d
 }
 
-// ServeHTTP implements http.Handler.
-func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+// ServeHTTP implements http.Handler. It logs a panic.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if v := recover(); v != nil {
+			d.opt.Log.Error("show the dashboard: it failed by a mistake", "panic", v, "stack", string(debug.Stack()))
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	d.handler.ServeHTTP(w, r)
+}
 
 // Close ends all streams. New ones are refused.
 func (d *Dashboard) Close() { d.streams.end() }

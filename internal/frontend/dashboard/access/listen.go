@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -176,7 +178,8 @@ func (l *Listener) Serve(ctx context.Context, d Page) error {
 	stop := context.AfterFunc(ctx, d.Close)
 	defer stop()
 	err := admin.ServeUntil(ctx, l.Listener, &http.Server{Handler: l.guarded(d), MaxHeaderBytes: maxHeader,
-		ReadTimeout: requestLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit})
+		ReadTimeout: requestLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit,
+		ErrorLog: log.New(io.Discard, "", 0)}) // any host can cause these errors
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the dashboard: %w", err)
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/dashboard"
@@ -44,6 +46,19 @@ type vanishing struct{ room }
 
 func (*vanishing) Host(context.Context) (doctor.Host, error) {
 	return doctor.Host{}, fmt.Errorf("read /proc/7/ns/net: %w", fs.ErrNotExist)
+}
+
+// TestAddressWithoutAHolder: no node renews a lease for an address that is announced by BGP.
+func TestAddressWithoutAHolder(t *testing.T) {
+	all := values(time.Now())
+	all["/v1/cluster"] = api.ClusterStatus{Name: "default", Node: "host1", Etcd: api.EtcdHealth{Connected: true},
+		Addresses: []api.ClusterAddress{{ClusterAddressSpec: api.ClusterAddressSpec{
+			Address: netip.MustParsePrefix("192.0.2.10/24"), Announce: "bgp"}, Renewed: 7 * time.Second}}}
+	all["/v1/cluster/bgp"] = admin.ClusterBGPSessions{}
+	_, got := get(t, served(t, newFake(t, all), nil).URL+"/cluster")
+	if !strings.Contains(got, "announced by BGP") || strings.Contains(got, "7.0s ago") {
+		t.Errorf("%.3000s", got)
+	}
 }
 
 // TestMissingFileIsNotAMissingDaemon: the page names the file that could not be read, and says nothing about the

@@ -66,11 +66,11 @@ func addressTable(v *Visit, s api.ClusterStatus) table.Table {
 	}
 	t.Row = func(i int) table.Row {
 		a, w := s.Addresses[i], rows[i]
-		row := table.Row{ID: table.ID("address", w[0]), Cells: table.Texts(w[0], w[1], "-", w[3],
-			fmt.Sprintf("%.1fs ago", a.Renewed.Seconds()), w[4], w[5], w[6], wording.OrDash(a.Barred))}
+		row := table.Row{ID: table.ID("address", w[0]), Cells: table.Texts(w[0], w[1], "-", w[3], "-", w[4], w[5], w[6],
+			wording.OrDash(a.Barred))}
 		row.Cells[7].State = addressState(a)
 		if a.Holder != "" {
-			row.Cells[2].Time = a.Since
+			row.Cells[2].Time, row.Cells[4].Text = a.Since, fmt.Sprintf("%.1fs ago", a.Renewed.Seconds())
 		}
 		if v.Actions && a.Announce == "" {
 			at := a.Address.Addr().String()

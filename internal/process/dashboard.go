@@ -19,6 +19,14 @@ type Dashboard struct {
 	Actions bool
 }
 
+// Check returns an error if the options do not keep strangers out, or have no effect.
+func (d Dashboard) Check() error {
+	if d.Actions && d.Address == "" {
+		return errors.New("enable the dashboard's actions: no dashboard is served: give --dashboard")
+	}
+	return d.Options.Check()
+}
+
 // window serves the dashboard.
 type window struct {
 	// at is nil if it is not served.

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"time"
@@ -56,13 +57,25 @@ var ErrRecorded = errors.New("the history has this report already")
 func DefaultFile() (string, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) { // the specification ignores a relative path
-		home, err := os.UserHomeDir()
+		home, err := homeDir()
 		if err != nil {
 			return "", fmt.Errorf("find the history: %w: name a file", err)
 		}
 		dir = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(dir, "fairlead", "lab-history.jsonl"), nil
+}
+
+// homeDir returns the user's home directory. systemd starts services without $HOME.
+func homeDir() (string, error) {
+	dir, err := os.UserHomeDir()
+	if err == nil {
+		return dir, nil
+	}
+	if u, unknown := user.Current(); unknown == nil && u.HomeDir != "" {
+		return u.HomeDir, nil
+	}
+	return "", err
 }
 
 // LineError is a line that is not an entry.

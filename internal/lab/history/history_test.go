@@ -205,6 +205,11 @@ func TestDefaultFile(t *testing.T) {
 			t.Errorf("%q: %s, %v, want %s", state, got, err, want)
 		}
 	}
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("HOME", "") // as in a service of systemd
+	if got, err := DefaultFile(); !strings.HasSuffix(got, "/.local/state/fairlead/lab-history.jsonl") || err != nil {
+		t.Errorf("without HOME: %s, %v", got, err)
+	}
 }
 
 // rowsOf returns rows with these ratios; 0 is an entry without a row.

@@ -6,8 +6,7 @@ package table
 
 import (
 	"cmp"
-	"hash/fnv"
-	"io"
+	"hash/maphash"
 	"net/url"
 	"slices"
 	"strconv"
@@ -259,11 +258,15 @@ func (v *View) url(change map[string]string) string {
 	return v.path + "?" + q.Encode()
 }
 
-// ID returns an id for a row: short, without characters of the names, and the same for the same names.
+// seed keeps others from choosing names whose rows have the same id: the script would show only one of them.
+var seed = maphash.MakeSeed()
+
+// ID returns an id for a row: short, without characters of the names, and the same for the same names in this process.
 func ID(names ...string) string {
-	h := fnv.New64a()
+	var h maphash.Hash
+	h.SetSeed(seed)
 	for _, n := range names {
-		_, _ = io.WriteString(h, n+"\x00") // a hash does not fail
+		_, _ = h.WriteString(n + "\x00") // a hash does not fail
 	}
 	return "r" + strconv.FormatUint(h.Sum64(), 36)
 }

@@ -76,3 +76,10 @@ func TestLargeTable(t *testing.T) {
 		t.Errorf("%d rows are shown, and %d built", len(v.Rows), built)
 	}
 }
+
+// TestRowsOfChosenNames: two names with the same FNV-1a hash, which anybody can find, have rows with different ids.
+func TestRowsOfChosenNames(t *testing.T) {
+	if table.ID("8yn0iYCKYHlIj4-BwPqk") == table.ID("GReLUrM4wMqfg9yzV3KQ") {
+		t.Error("both rows have the same id: the script shows one of them")
+	}
+}

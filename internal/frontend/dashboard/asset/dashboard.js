@@ -4,7 +4,8 @@
 (() => {
   const main = document.getElementById("main");
   const base = document.documentElement.dataset.base || "";
-  let stream = null, last = Date.now(), lost = null; // lost has what the page said before the connection was lost
+  let stream = null, opened = 0, last = Date.now();
+  let lost = null; // what the page said before the connection was lost
 
   // key returns what identifies a node among its siblings.
   const key = n => n.nodeType === 1 ? n.id || "" : "";
@@ -97,6 +98,7 @@
 
   function open() {
     if (stream || document.hidden || !main.dataset.live) return;
+    opened = Date.now();
     stream = new EventSource(base + "/stream?page=" + encodeURIComponent(location.pathname.slice(base.length) +
       location.search) + "&have=" + encodeURIComponent(main.dataset.etag || ""));
     stream.addEventListener("page", e => {
@@ -150,9 +152,8 @@
   setInterval(() => {
     if (document.hidden) return;
     if (!lost) ages(document);
-    if (stream && Date.now() - last > 40000) { // the server sends something every 15 s
+    if (stream && Date.now() - Math.max(last, opened) > 40000) { // the server sends something every 15 s
       stale();
-      last += 40000;
       reopen(0);
     }
   }, 1000);

@@ -106,8 +106,8 @@ func TestPortExhaustion(t *testing.T) {
 	const attempts = 50_000
 	for window, complete := range map[string]bool{"30s": true, "300ms": false} {
 		r := newRoom(t)
-		o := r.undisturbed("x.json", "lab", "run", "outbound", "bridge", "--workload", "port-exhaustion", "--rounds", "1",
-			"--duration", window)
+		o := r.undisturbed("x.json", "lab", "run", "outbound", "bridge", "--workload", "port-exhaustion",
+			"--rounds", "1", "--duration", window)
 		o.expect(t, 0, nil)
 		got := decode(t, r.read("x.json"))
 		for _, x := range got.Runs {

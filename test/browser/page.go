@@ -184,13 +184,18 @@ func (p *Page) Wait(condition string) {
 		if err == nil {
 			return
 		}
-		if ctx.Err() == nil && strings.Contains(err.Error(), "context") { // the document has been replaced
+		if ctx.Err() == nil && replaced(err) {
 			continue
 		}
 		var text string
 		_ = p.evaluate("document.body.innerText", &text)
 		p.t.Fatalf("wait for %s: %v; the page shows:\n%s", condition, err, text)
 	}
+}
+
+// replaced reports whether an evaluation failed because another document was loaded meanwhile.
+func replaced(err error) bool {
+	return strings.Contains(err.Error(), "context") || strings.Contains(err.Error(), "navigated")
 }
 
 // keys have the code of a key by its name.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,13 +39,20 @@ func (l *lan) upgrade(h *host, version string, endpoints ...string) {
 	}
 }
 
-// written fails the test unless the later version has written a record below a key.
-func (l *lan) written(key string) {
+// written fails the test unless the later version has written a record below a key. The earlier version may have
+// changed the record since.
+func (l *lan) written(by *etcd.Recorder, key string) {
 	l.Helper()
-	value := l.etcd.Members[0].Value("/fairlead/v1/default/" + key)
-	if !bytes.Contains(value, []byte(etcd.LaterField)) {
-		l.Errorf("the later version has not written %s: %s", key, value)
+	for _, o := range by.Operations() {
+		for _, op := range slices.Concat(o.Request.Success, o.Request.Failure) {
+			put := op.GetRequestPut()
+			if put != nil && string(put.Key) == "/fairlead/v1/default/"+key &&
+				bytes.Contains(put.Value, []byte(etcd.LaterField)) {
+				return
+			}
+		}
 	}
+	l.Errorf("the later version has not written %s: %s", key, l.etcd.Members[0].Value("/fairlead/v1/default/"+key))
 }
 
 // TestTwoVersions upgrades a host of a cluster to a version whose records have a field that the others do not know.
@@ -62,10 +70,11 @@ func TestTwoVersions(t *testing.T) {
 	one, two := l.hosts[0], l.hosts[1]
 	l.init()
 	two.Run("cluster", "join", strings.TrimSpace(one.Run("cluster", "token", "create")), "--node-name", "host2")
-	l.upgrade(two, later, l.etcd.Later().Endpoints...)
+	recorder := l.etcd.Later()
+	l.upgrade(two, later, recorder.Endpoints...)
 
 	two.Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--subnet", "10.9.0.0/16")
-	l.written("nets/shop")
+	l.written(recorder, "nets/shop")
 	v := &virtual{lan: l, addr: shared, client: l.connected(50)}
 	s := &site{lan: l, at: shared.String(), client: v.client}
 	for _, h := range l.hosts {
@@ -80,7 +89,7 @@ func TestTwoVersions(t *testing.T) {
 
 	two.Run("cluster", "address", "add", shared.String()+"/24", "--hold", pauseless.String())
 	two.Run("service", "add", "web", shared.String()+":8080", "--cluster", "--real", "network=shop")
-	l.written("svcs/web")
+	l.written(recorder, "svcs/web")
 	for _, h := range []*host{one, two, one} {
 		two.Run("cluster", "address", "move", shared.String(), h.name)
 		if name := v.answered(place.Timeout); name != h.name {

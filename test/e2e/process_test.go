@@ -16,7 +16,7 @@ import (
 )
 
 // timeout limits every wait of a test; no test depends on how much of it is used.
-const timeout = 2 * time.Minute
+const timeout = 4 * time.Minute
 
 // outcome is the exit code and the output of a command.
 type outcome struct {

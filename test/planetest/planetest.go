@@ -2,6 +2,7 @@
 package planetest
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,12 @@ type Suite struct {
 	Refusals []Refusal
 	// Skeletons are texts that are the same in each plan, each followed by what the golden files have instead.
 	Skeletons []string
+}
+
+// OnBridge returns the attachment of a sandbox on a bridge.
+func OnBridge(string) plan.Attachment {
+	return plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
+		plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}
 }
 
 // Change replaces one service of the suite by another one. An empty name is no service.

@@ -15,13 +15,10 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 // suite is what the data plane plans and refuses. The sandboxes are on a bridge.
 var suite = planetest.Suite{
-	Plane:    ipvs.Plane{},
-	Base:     func() model.VirtualService { return service(func(*model.VirtualService) {}) },
-	Services: scenarios,
-	Attach: func(string) plan.Attachment {
-		return plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
-			plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}
-	},
+	Plane:     ipvs.Plane{},
+	Base:      func() model.VirtualService { return service(func(*model.VirtualService) {}) },
+	Services:  scenarios,
+	Attach:    planetest.OnBridge,
 	Skeletons: []string{plan.IPVSTable{}.Add()[0], "# the table " + plan.IPVSTableName},
 	Changes: []planetest.Change{
 		{Name: "change to draining and down", From: "sandboxes", To: "draining and down"},

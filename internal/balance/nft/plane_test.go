@@ -18,13 +18,10 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 // suite is what the data plane plans and refuses. The sandboxes are on a bridge.
 var suite = planetest.Suite{
-	Plane:    nft.Plane{},
-	Base:     func() model.VirtualService { return service(func(*model.VirtualService) {}) },
-	Services: scenarios,
-	Attach: func(string) plan.Attachment {
-		return plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
-			plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}
-	},
+	Plane:     nft.Plane{},
+	Base:      func() model.VirtualService { return service(func(*model.VirtualService) {}) },
+	Services:  scenarios,
+	Attach:    planetest.OnBridge,
 	Skeletons: []string{plan.TableText, "(the skeleton)\n", plan.ServiceTableText, "(the skeleton of services)\n"},
 	Changes: []planetest.Change{
 		{Name: "change to both kinds", From: "sandboxes", To: "both kinds"},

@@ -7,7 +7,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -130,25 +129,13 @@ func (d *Dashboard) page(w http.ResponseWriter, r *http.Request) {
 	h.Set("Vary", "Accept-Encoding, "+partHeader)
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
-		body = zipped(body)
+		body = asset.Compressed(body, gzip.BestSpeed)
 	}
 	_, _ = w.Write(body) // the client may be gone
 }
 
 // below returns a path without the base.
 func (d *Dashboard) below(path string) string { return strings.TrimPrefix(path, d.opt.Base) }
-
-// zipped returns compressed HTML.
-func zipped(text []byte) []byte {
-	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
-	if err != nil {
-		panic(err) // the level is valid
-	}
-	_, _ = z.Write(text) // a buffer does not fail
-	_ = z.Close()
-	return b.Bytes()
-}
 
 // failed answers a request that a page could not be written for.
 func (d *Dashboard) failed(w http.ResponseWriter, err error) {

@@ -50,14 +50,15 @@ var Load = sync.OnceValue(func() *Set {
 		ext := path.Ext(e.Name())
 		name := strings.TrimSuffix(e.Name(), ext) + "." + hex.EncodeToString(sum[:6]) + ext
 		s.hashed[e.Name()] = name
-		s.byName[name] = file{types[ext], text, compressed(text)}
+		s.byName[name] = file{types[ext], text, Compressed(text, gzip.BestCompression)}
 	}
 	return s
 })
 
-func compressed(text []byte) []byte {
+// Compressed returns a text as gzip of a level of package gzip, which must be valid.
+func Compressed(text []byte, level int) []byte {
 	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	w, err := gzip.NewWriterLevel(&b, level)
 	if err != nil {
 		panic(err) // the level is valid
 	}

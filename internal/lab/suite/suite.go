@@ -25,8 +25,6 @@ type Path struct {
 	Driver model.Driver
 	// Filter is the bridge's br_netfilter setting.
 	Filter model.Filter
-	// Outbound says what translates the connections that the workload's sandbox opens.
-	Outbound model.Outbound
 	// Via is the mode that publishes the workload's ports; empty means that none
 	// are published.
 	Via model.Via
@@ -258,7 +256,7 @@ func (p Path) Reaches(c result.Client) bool {
 	switch {
 	case c == result.Outbound:
 		return p.opens()
-	case p.Peer == HandMasquerade, p.Outbound != model.OutboundNFT:
+	case p.Peer == HandMasquerade:
 		return false
 	case p.Gateways > 0 || p.Virtual:
 		return c == result.Remote

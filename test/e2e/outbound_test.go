@@ -38,6 +38,7 @@ func TestOutbound(t *testing.T) {
 	const nat = "flows in conntrack"
 	got := decode(t, r.read("o.json"))
 	measured := connected(t, got, map[string]string{"bridge outbound": nat, "vxlan outbound": nat,
+		"outbound-ebpf outbound":   "without a flow in conntrack",
 		"hand-masquerade outbound": nat, "cni-bridge outbound": nat, "docker:bridge outbound": nat,
 		"slirp4netns outbound": "CPU time of slirp4netns", "pasta outbound": "CPU time of pasta"})
 	if !slices.ContainsFunc(got.Absent, func(a absent) bool {
@@ -45,13 +46,15 @@ func TestOutbound(t *testing.T) {
 	}) {
 		t.Errorf("the report does not say why tcp-crr is not measured on pasta: %+v", got.Absent)
 	}
-	for _, path := range []string{"host", "bridge", "hand-masquerade", "cni-bridge", "routed", "hop-veth", "macvlan",
-		"hand-macvlan", "vxlan", "device", "slirp4netns", "pasta"} {
+	for _, path := range []string{"host", "bridge", "outbound-ebpf", "hand-masquerade", "cni-bridge", "routed",
+		"hop-veth", "macvlan", "hand-macvlan", "vxlan", "device", "slirp4netns", "pasta"} {
 		if !measured[path+" outbound"] {
 			t.Errorf("%s is not measured: %+v", path, got.Absent)
 		}
 		for _, metric := range []string{"tcp-bulk throughput", "tcp-crr connection_rate", "udp-query latency_p50"} {
-			if path != "pasta" || metric != "tcp-crr connection_rate" {
+			left := path == "pasta" && metric == "tcp-crr connection_rate" ||
+				path == "outbound-ebpf" && metric == "udp-query latency_p50"
+			if !left {
 				wantSane(t, got, "fairlead", path, metric)
 			}
 		}

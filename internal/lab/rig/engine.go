@@ -117,7 +117,7 @@ func (e *Engine) addOther(r *Rig, s *model.State) error {
 
 // network returns the path's network on a host. All hosts have the same, but for the ranges of a cluster's.
 func (e *Engine) network(node string) (model.Network, error) {
-	n := model.Network{Name: Network, Driver: e.Path.Driver, Filter: e.Path.Filter,
+	n := model.Network{Name: Network, Driver: e.Path.Driver, Filter: e.Path.Filter, Outbound: e.Path.Outbound,
 		Subnets: []model.Subnet{{Prefix: e.Addresses().Subnet}}}
 	if complete := siteOf(e.Path).network; complete != nil {
 		complete(e.Path, &n)

@@ -5,6 +5,7 @@ import (
 
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
 )
 
 // outside returns the address of the client host that the workload's sandbox connects
@@ -21,7 +22,7 @@ func (b *Base) outside() netip.Addr {
 func (b *Base) OutboundLinks() []Link {
 	wire := Link{Name: topology.Wire}
 	switch t := b.Path.Driver.Traits(); {
-	case t.HostNetns:
+	case t.HostNetns, b.Path.Outbound == model.OutboundEBPF: // the programs bypass the counters of the sandbox's link
 		return []Link{wire}
 	case t.MovesDevice:
 		return []Link{inside}
@@ -32,11 +33,17 @@ func (b *Base) OutboundLinks() []Link {
 // outboundProof returns the proof of such connections whose traffic has passed the
 // links. The client host has no route to the sandboxes on a bridge. So packets with a
 // sandbox's own address get no answer, and the bytes prove that the source address was
-// translated. The flows in the host's conntrack table prove that its NAT did that.
+// translated. The flows in the host's conntrack table prove that its NAT did that; if it
+// has none, eBPF programs did.
 func (b *Base) outboundProof(w Window, links *result.Proof) *result.Proof {
 	if !b.Path.Driver.Traits().Bridge {
 		return links
 	}
 	flows := uint64(w.After.Flows)
+	if b.Path.Outbound == model.OutboundEBPF {
+		links.Counter += ", without a flow in conntrack"
+		links.OK = links.OK && flows == 0
+		return links
+	}
 	return &result.Proof{Counter: "flows in conntrack", Want: 1, Got: flows, OK: flows > 0}
 }

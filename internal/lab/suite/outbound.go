@@ -17,6 +17,8 @@ var HandMasquerade = Peer{Name: "hand-masquerade", ByHand: true}
 // here, and its proof in rig/outbound.go.
 func outboundPaths() []Path {
 	return []Path{
+		{Name: "outbound-ebpf", About: "bridge, with the connections to other hosts translated by eBPF programs",
+			Driver: model.DriverBridge, Outbound: model.OutboundEBPF},
 		{Name: "hand-masquerade", About: "a bridge made with ip and one masquerade rule made with nft, by hand",
 			Driver: model.DriverBridge, Peer: HandMasquerade},
 	}
@@ -29,8 +31,8 @@ func outbound() Suite {
 		Question: "How much does each path cost for the connections that a sandbox opens to another host?",
 		Baseline: "host",
 		// Each of Fairlead's paths is followed by the same path made by others.
-		Paths: []string{"host", "bridge", "hand-masquerade", "cni-bridge", "routed", "hop-veth", "macvlan",
-			"hand-macvlan", "ipvlan", "vxlan", "device", "slirp4netns", "pasta"},
+		Paths: []string{"host", "bridge", "outbound-ebpf", "hand-masquerade", "cni-bridge", "routed", "hop-veth",
+			"macvlan", "hand-macvlan", "ipvlan", "vxlan", "device", "slirp4netns", "pasta"},
 		IfInstalled: []string{"docker:bridge"},
 		Clients:     []result.Client{result.Outbound},
 		Workloads:   []Workload{bulk, bulkDown, rr, crr, pps, udpRR, udpQuery, ports50k},
@@ -119,6 +121,9 @@ func (p Path) Misanswers(c result.Client, w Workload) string {
 	if proxied && (c == result.Peer || c == result.OtherNetwork) && isUDP(w.Spec.Workload) {
 		return "docker-proxy answers datagrams of sandboxes from its network's address on the host, and not from the " +
 			"one that they were sent to, so clients discard the answers"
+	}
+	if p.Outbound == model.OutboundEBPF && (w.Name == result.UDPQuery || w.Name == result.PortExhaustion) {
+		return "the eBPF programs have 4,536 ports for one destination, and the kernel forwards the sockets beyond them"
 	}
 	if p.Peer == Pasta && c == result.Outbound && w.Spec.Workload == load.TCPCRR && w.Spec.Close != load.ClientFIN {
 		return "pasta waits for acknowledgements that these connections delay; those of " + result.PortExhaustion +

@@ -25,6 +25,8 @@ type Path struct {
 	Driver model.Driver
 	// Filter is the bridge's br_netfilter setting.
 	Filter model.Filter
+	// Outbound says what translates the connections that the workload's sandbox opens.
+	Outbound model.Outbound
 	// Via is the mode that publishes the workload's ports; empty means that none
 	// are published.
 	Via model.Via
@@ -256,7 +258,7 @@ func (p Path) Reaches(c result.Client) bool {
 	switch {
 	case c == result.Outbound:
 		return p.opens()
-	case p.Peer == HandMasquerade:
+	case p.Peer == HandMasquerade, p.Outbound != model.OutboundNFT:
 		return false
 	case p.Gateways > 0 || p.Virtual:
 		return c == result.Remote

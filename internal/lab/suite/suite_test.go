@@ -112,9 +112,10 @@ func TestPathsOfOthers(t *testing.T) {
 // particular that no path is measured twice under two names.
 func TestOutboundPaths(t *testing.T) {
 	for name, want := range map[string]bool{"host": true, "bridge": true, "routed": true, "macvlan": true,
-		"vxlan": true, "device": true, "hand-masquerade": true, "hop-veth": true, "hand-macvlan": true,
-		"cni-bridge": true, "pasta": true, "slirp4netns": true, "docker:bridge": true, "docker:host": true,
-		"nat": false, "ebpf": false, "proxy": false, "socket": false, "docker-proxy": false, "hand-dnat": false,
+		"vxlan": true, "device": true, "outbound-ebpf": true, "hand-masquerade": true, "hop-veth": true,
+		"hand-macvlan": true, "cni-bridge": true, "pasta": true, "slirp4netns": true, "docker:bridge": true,
+		"docker:host": true,
+		"nat":         false, "ebpf": false, "proxy": false, "socket": false, "docker-proxy": false, "hand-dnat": false,
 		"hop-bridge": false, "hand-vxlan": false, "balance:nft": false, "vip:keepalived": false,
 		"gateway:nginx": false, "docker:publish": false} {
 		if p, ok := FindPath(name); !ok || p.Reaches(result.Outbound) != want {

@@ -32,6 +32,7 @@ enum flow_flags {
 	FLOW_DETOUR = 1 << 13,  /* replies leave via another link than the one on which requests arrive */
 	FLOW_LOOSE = 1 << 14,   /* the link on which requests arrive is loose: replies may leave via another one */
 	FLOW_OUTBOUND = 1 << 15, /* the endpoint has opened it, to a host outside (outbound.h) */
+	FLOW_STREAM = 1 << 16,  /* outbound UDP: packets passed two seconds after the first */
 };
 
 struct flow {
@@ -44,7 +45,8 @@ struct flow {
 	__u32 link;            /* the host's link on which the endpoint's packets arrive */
 	__u64 seen;            /* bpf_ktime_get_coarse_ns at the first packet of that tick */
 	/* The sequence number after each FIN (inward, outward). Until a flow to an endpoint
-	 * is open, fin[OUTWARD] is the sequence number after the endpoint's last packet.
+	 * is open, fin[OUTWARD] is the sequence number after the endpoint's last packet. For
+	 * outbound UDP, fin[OUTWARD] is the second of the first packet.
 	 */
 	__u32 fin[2];
 	/* The last acknowledgement in each direction, or a slightly older one. With
@@ -107,7 +109,13 @@ struct {
 	__type(value, __u32);
 } fl_aliased SEC(".maps");
 
-/* The keys of outbound flows, by what they look like outside: the client is the host
+/* The outbound flow that has a port of the host. */
+struct outbound_port {
+	struct flow_key key;
+	__u64 ended; /* bpf_ktime_get_coarse_ns when its TCP connection ended, else 0 */
+};
+
+/* The ports of outbound flows, by what the flows look like outside: the client is the host
  * outside, and host the address and port that it sees. It is not preallocated, so it
  * takes no memory on a host without such flows.
  */
@@ -116,8 +124,16 @@ struct {
 	__uint(max_entries, MAX_FLOWS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct alias_key);
-	__type(value, struct flow_key);
+	__type(value, struct outbound_port);
 } fl_outbound SEC(".maps");
+
+/* 1 after the first outbound flow. Until then no program searches fl_outbound. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} fl_outbound_used SEC(".maps");
 
 /* The connections of clients to virtual services, by the address and port that the
  * client dialled. Each names its real server, which does not change when the table of

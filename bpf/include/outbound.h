@@ -11,13 +11,19 @@
  *	endpoint ── sandbox's link ─[fl_sandbox]── uplink ── client
  *	endpoint ── sandbox's link ──────────[fl_uplink]── uplink ── client
  *
- * Ports. Flows have a port of outbound_first and above. The host does not connect from
- * these ports, and Fairlead's masquerade does not use them (plan.TableText). A port is not
- * chosen if a socket of the host has it, or if it is published. The entry in fl_outbound
- * reserves it: two flows cannot have the same addresses and ports outside. The map has no
- * LRU, because a flow whose entry was evicted would share its port with another one. All
- * changes of an entry are made under a mark in fl_replaced. An entry without its flow is
- * free, and user space deletes it.
+ * Ports. Flows have ports below and above those from which the host connects, and
+ * Fairlead's masquerade does not use them (plan.TableText). A port is not chosen if a
+ * socket of the host has it, or if it is published. The entry in fl_outbound reserves it:
+ * two flows cannot have the same addresses and ports outside. The map has no LRU, because a
+ * flow whose entry was evicted would share its port with another one. All changes of an
+ * entry are made under a mark in fl_replaced. An entry without its flow is free, and user
+ * space deletes it.
+ *
+ * A host outside that has closed a connection keeps it in TIME_WAIT. A new connection with
+ * the same addresses and ports must have a later timestamp or sequence number (RFC 6191),
+ * else the host outside refuses it. Linux counts both from another beginning for each
+ * source port. So a port outside belongs to one port of one sandbox for a minute after the
+ * connection's end, and a sandbox's port gets the same one again as long as that is free.
  *
  * The kernel routes and masquerades all other packets: IPv6, ICMP except errors, IP
  * options, fragments whose first fragment has not passed, connections that began before,
@@ -28,11 +34,26 @@
 
 #include "balance.h"
 
-/* The ports of outbound flows. The default range of the host's local ports ends below, and
- * user space refuses outbound flows if the range does not.
+/* The ports of outbound flows are OUTBOUND_LOW to HOST_FIRST - 1, and HOST_LAST + 1 to 65535.
+ * The default range of the host's local ports is between them, and user space refuses
+ * outbound flows if the range reaches into them.
  */
-const volatile __u32 outbound_first = 61000;
-const volatile __u32 outbound_count = 65536 - 61000;
+#define OUTBOUND_LOW 10000
+#define HOST_FIRST 32768
+#define HOST_LAST 60999
+#define LOW_COUNT (HOST_FIRST - OUTBOUND_LOW)
+const volatile __u32 outbound_count = LOW_COUNT + 65535 - HOST_LAST;
+
+/* The distance of two ports that are tried. It is prime and does not divide their number. */
+#define PORT_STEP 4099
+
+/* User space writes a random number, so that others cannot foresee the ports. */
+const volatile __u32 outbound_secret;
+
+/* How long a port belongs to a connection that has ended: as long as TIME_WAIT of Linux
+ * (TCP_TIMEWAIT_LEN).
+ */
+#define PORT_KEPT (60 * SECOND)
 
 /* The links of sandboxes whose outbound connections are translated. */
 struct outbound_link {
@@ -94,8 +115,9 @@ struct {
 /* A new flow while a port is chosen for it, which would be too large for the stack. */
 struct new_outbound {
 	struct alias_key name; /* what the flow looks like outside */
-	struct flow_key key;
+	struct outbound_port port;
 	struct flow fresh;
+	__u32 index; /* of the port that is tried next, among those of outbound flows */
 };
 
 struct {
@@ -113,7 +135,49 @@ inline_always struct new_outbound *new_outbound_of(void)
 }
 
 /* is_outbound_port reports whether a port may be that of an outbound flow. */
-inline_always int is_outbound_port(__be16 port) { return bpf_ntohs(port) >= outbound_first; }
+inline_always int is_outbound_port(__be16 port)
+{
+	__u16 number = bpf_ntohs(port);
+	__u32 slot = 0, *used;
+
+	if (number < OUTBOUND_LOW || (number >= HOST_FIRST && number <= HOST_LAST))
+		return 0;
+	used = bpf_map_lookup_elem(&fl_outbound_used, &slot);
+	return used && *used;
+}
+
+/* port_at returns the port with an index. */
+inline_always __u32 port_at(__u32 index)
+{
+	return index < LOW_COUNT ? OUTBOUND_LOW + index : HOST_LAST + 1 + index - LOW_COUNT;
+}
+
+/* first_index returns the index of the port that is tried first: for each sandbox and host
+ * outside, the sandbox's ports are mapped to others from a random beginning on (RFC 6056,
+ * algorithm 3, with the finalizer of MurmurHash3 as the hash).
+ */
+inline_always __u32 first_index(const struct packet *p)
+{
+	__u32 words[3] = { p->src.w[3], p->dst.w[3], (__u32)p->dport << 16 | p->class };
+	__u32 h = outbound_secret;
+
+	for (int i = 0; i < 3; i++) {
+		h ^= words[i];
+		h = (h ^ h >> 16) * 0x85ebca6b;
+		h = (h ^ h >> 13) * 0xc2b2ae35;
+		h ^= h >> 16;
+	}
+	return ((h >> 1) + bpf_ntohs(p->sport)) % outbound_count;
+}
+
+/* use_outbound makes the programs search for outbound flows. */
+inline_always void use_outbound(void)
+{
+	__u32 slot = 0, *used = bpf_map_lookup_elem(&fl_outbound_used, &slot);
+
+	if (used && !*used)
+		*used = 1;
+}
 
 /* has_socket reports whether a socket of the host would receive a packet of the client. */
 inline_always int has_socket(struct __sk_buff *skb, const struct alias_key *name)
@@ -137,28 +201,39 @@ inline_always int has_socket(struct __sk_buff *skb, const struct alias_key *name
 
 enum port_result { PORT_RESERVED, PORT_TAKEN, FLOW_EXISTS };
 
+/* is_kept reports whether a port without a flow belongs to an ended connection of another
+ * sandbox or port.
+ */
+inline_always int is_kept(const struct outbound_port *port, const struct flow_key *key)
+{
+	return port->ended && (__s64)(bpf_ktime_get_coarse_ns() - port->ended) < (__s64)PORT_KEPT &&
+	       !same_key(&port->key, key);
+}
+
 /* reserve_marked reserves the name of the new flow, and inserts the flow. The caller has
  * marked the name.
  */
 inline_always enum port_result reserve_marked(struct new_outbound *n)
 {
-	struct flow_key *known = bpf_map_lookup_elem(&fl_outbound, &n->name);
-	struct flow *f = known ? find_flow(known) : 0;
+	struct outbound_port *port = bpf_map_lookup_elem(&fl_outbound, &n->name);
+	struct flow *f = port ? find_flow(&port->key) : 0;
 
 	if (f && is_flow_of(f, &n->name)) {
-		if (!is_stale(f, known->class))
+		if (!is_stale(f, port->key.class))
 			return PORT_TAKEN;
-		delete_flow(known);
-	}
-	if (bpf_map_update_elem(&fl_outbound, &n->name, &n->key, BPF_ANY))
+		delete_flow(&port->key);
+	} else if (port && is_kept(port, &n->port.key)) {
 		return PORT_TAKEN;
-	if (!insert_young(&n->key, &n->fresh))
+	}
+	if (bpf_map_update_elem(&fl_outbound, &n->name, &n->port, BPF_ANY))
+		return PORT_TAKEN;
+	if (!insert_young(&n->port.key, &n->fresh))
 		return PORT_RESERVED;
 	bpf_map_delete_elem(&fl_outbound, &n->name);
 	return FLOW_EXISTS;
 }
 
-/* try_outbound_port tries to reserve a random port for the new flow. */
+/* try_outbound_port tries to reserve a port for the new flow. */
 global_func int try_outbound_port(struct __sk_buff *skb)
 {
 	struct new_outbound *n = new_outbound_of();
@@ -168,7 +243,8 @@ global_func int try_outbound_port(struct __sk_buff *skb)
 
 	if (!n)
 		return PORT_TAKEN;
-	port = outbound_first + bpf_get_prandom_u32() % outbound_count;
+	port = port_at(n->index);
+	n->index = (n->index + PORT_STEP) % outbound_count;
 	n->name.host_port = bpf_htons(port);
 	n->fresh.host_port = n->name.host_port;
 	if (find_mapping(n->name.class, &n->name.host, port, &slot) || has_socket(skb, &n->name))
@@ -322,7 +398,9 @@ static __noinline int is_protected_outbound(const struct packet *p, __be32 addre
 inline_always void prepare_outbound(struct new_outbound *n, const struct packet *p, __u32 link, __u32 uplink,
 				    __be32 address)
 {
-	reply_key(&n->key, p);
+	reply_key(&n->port.key, p);
+	n->port.ended = 0;
+	n->index = first_index(p);
 	__builtin_memset(&n->fresh, 0, sizeof(n->fresh));
 	map_v4(&n->fresh.host, address);
 	n->fresh.client = p->dst;
@@ -333,6 +411,8 @@ inline_always void prepare_outbound(struct new_outbound *n, const struct packet 
 	n->fresh.flags = FLOW_OUTBOUND | (p->class & 1 ? FLOW_OPEN : 0);
 	n->fresh.tick = bpf_jiffies64();
 	n->fresh.seen = bpf_ktime_get_coarse_ns();
+	if (p->class & 1)
+		n->fresh.fin[OUTWARD] = n->fresh.seen / SECOND;
 	n->name.client = p->dst;
 	n->name.host = n->fresh.host;
 	n->name.client_port = p->dport;
@@ -358,6 +438,7 @@ static __noinline int create_outbound(struct __sk_buff *skb, const struct packet
 		int result = try_outbound_port(skb);
 
 		if (result == PORT_RESERVED) {
+			use_outbound();
 			count_flow(OUTBOUND_SLOT);
 			return 1;
 		}
@@ -393,7 +474,7 @@ global_func int open_outbound(struct __sk_buff *skb, struct packet *p)
 	if (!p || !create_outbound(skb, p))
 		return UNTOUCHED;
 	n = new_outbound_of();
-	f = n ? find_flow(&n->key) : 0;
+	f = n ? find_flow(&n->port.key) : 0;
 	if (!f || !(f->flags & FLOW_OUTBOUND))
 		return count_drop(OUTBOUND_SLOT, OUTWARD);
 	return send_first(skb, p, f);
@@ -402,14 +483,23 @@ global_func int open_outbound(struct __sk_buff *skb, struct packet *p)
 /* find_outbound finds the flow with a name, and copies its key. */
 inline_always struct flow *find_outbound(const struct alias_key *name, struct flow_key *key)
 {
-	struct flow_key *known = bpf_map_lookup_elem(&fl_outbound, name);
+	struct outbound_port *port = bpf_map_lookup_elem(&fl_outbound, name);
 	struct flow *f;
 
-	if (!known)
+	if (!port)
 		return 0;
-	*key = *known;
+	*key = port->key;
 	f = find_flow(key);
 	return f && f->flags & FLOW_OUTBOUND && is_flow_of(f, name) ? f : 0;
+}
+
+/* begins_another reports whether the host outside opens a connection of its own, to a port
+ * that another program publishes. Before the first answer, both sides may open the same
+ * connection (RFC 9293, 3.5).
+ */
+inline_always int begins_another(const struct flow *f, const struct packet *p)
+{
+	return !(p->class & 1) && p->kind == PACKET_L4 && f->flags & FLOW_ANSWERED && is_bare_syn(p);
 }
 
 /* answer_outbound translates an answer to a sandbox that has opened the connection, and
@@ -438,6 +528,8 @@ global_func int answer_outbound(struct __sk_buff *skb, struct packet *p)
 		end_flow(f, &key);
 		return UNTOUCHED;
 	}
+	if (begins_another(f, p))
+		return UNTOUCHED;
 	if (f->ifindex != skb->ifindex && !has_valid_source(skb, skb->ifindex, p, 0))
 		return count_drop(OUTBOUND_SLOT, INWARD);
 	last = track(skb->len, f, p, INWARD);

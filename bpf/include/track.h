@@ -183,22 +183,27 @@ inline_always int same_key(const struct flow_key *a, const struct flow_key *b)
 	       same(&a->endpoint, &b->endpoint) && same(&a->client, &b->client);
 }
 
-/* end_outbound deletes an outbound flow, and releases its port. If another CPU has marked
- * the port, the entry in fl_outbound stays: without its flow it is free.
+/* end_outbound deletes an outbound flow. It releases the port of a UDP flow; that of a
+ * connection is kept for a while (is_kept in outbound.h). If another CPU has marked the
+ * port, the entry in fl_outbound stays: without its flow it is free.
  */
 static __noinline void end_outbound(const struct flow *f, const struct flow_key *key)
 {
 	struct alias_key *name = name_of(f, key->class);
-	struct flow_key *known;
+	struct outbound_port *port;
 	__u8 mark = 1;
 
 	if (!name || bpf_map_update_elem(&fl_replaced, name, &mark, BPF_NOEXIST)) {
 		delete_flow(key);
 		return;
 	}
-	known = bpf_map_lookup_elem(&fl_outbound, name);
-	if (known && same_key(known, key))
-		bpf_map_delete_elem(&fl_outbound, name);
+	port = bpf_map_lookup_elem(&fl_outbound, name);
+	if (port && same_key(&port->key, key)) {
+		if (key->class & 1)
+			bpf_map_delete_elem(&fl_outbound, name);
+		else
+			port->ended = bpf_ktime_get_coarse_ns();
+	}
 	delete_flow(key);
 	bpf_map_delete_elem(&fl_replaced, name);
 }
@@ -251,6 +256,16 @@ inline_always __u64 idle_limit(const struct flow *f)
 	return f->flags & FLOW_ONE_WAY ? TCP_ONE_WAY : TCP_ANSWERED;
 }
 
+/* udp_idle_limit returns how long a UDP flow may be idle, in nanoseconds. The ports of
+ * outbound flows are few, so a question and its answer do not keep one for long.
+ */
+inline_always __u64 udp_idle_limit(const struct flow *f)
+{
+	if (!(f->flags & FLOW_ANSWERED) || (f->flags & (FLOW_OUTBOUND | FLOW_STREAM)) == FLOW_OUTBOUND)
+		return UDP_UNANSWERED;
+	return UDP_ANSWERED;
+}
+
 /* is_stale reports whether the flow has been idle for too long. Reading the clock costs
  * a helper call, so it is read once per kernel tick. Another CPU may store a later time
  * after this one has read the clock, so the difference has a sign.
@@ -262,9 +277,7 @@ inline_always int is_stale(const struct flow *f, __u32 class)
 	if (f->tick == (__u32)bpf_jiffies64())
 		return 0;
 	idle = bpf_ktime_get_coarse_ns() - f->seen;
-	if (class & 1)
-		return idle > (__s64)((f->flags & FLOW_ANSWERED) ? UDP_ANSWERED : UDP_UNANSWERED);
-	return idle > (__s64)idle_limit(f);
+	return idle > (__s64)(class & 1 ? udp_idle_limit(f) : idle_limit(f));
 }
 
 /* The ports of aliases. User space sets them when it loads the programs: the host itself
@@ -526,6 +539,8 @@ inline_always int track(__u32 length, struct flow *f, const struct packet *p, en
 	if (f->tick != tick) {
 		f->tick = tick;
 		f->seen = bpf_ktime_get_coarse_ns();
+		if (f->flags & FLOW_OUTBOUND && p->class & 1 && (__u32)(f->seen / SECOND) - f->fin[OUTWARD] >= 2)
+			f->flags |= FLOW_STREAM;
 	}
 	if (!(f->flags & FLOW_ANSWERED) && d == (f->flags & FLOW_OUTBOUND ? INWARD : OUTWARD))
 		f->flags |= FLOW_ANSWERED;

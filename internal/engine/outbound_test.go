@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +89,7 @@ func TestOutboundByEBPF(t *testing.T) {
 	for _, name := range []string{"web", "app"} {
 		for _, proto := range protos {
 			from := dial(t, in(w, name), proto, askedServer).source()
-			if from.Addr() != topology.ServerAddr4 || from.Port() < plan.FirstOutboundPort {
+			if from.Addr() != topology.ServerAddr4 || !plan.IsOutboundPort(from.Port()) {
 				t.Errorf("%s of %s comes from %s", proto, name, from)
 			}
 		}
@@ -104,21 +103,35 @@ func TestOutboundByEBPF(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// TestOutboundByNFT is the same firewall without eBPF: it is obeyed.
+// TestOutboundByNFT is the same firewall without eBPF: it is obeyed. The kernel keeps the
+// ports of connections, but not those of the programs if another network has these.
 func TestOutboundByNFT(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
 	mustSet(t, w, s)
 	seenFrom(t, w.DoClient, askedServer)
+	from := func(proto model.Proto, port uint16) uint16 {
+		local := netip.AddrPortFrom(netip.MustParseAddr("172.30.0.2"), port)
+		return dialFrom(t, in(w, "web"), proto, local, askedServer).source().Port()
+	}
 	for _, proto := range protos {
-		if from := dial(t, in(w, "web"), proto, askedServer).source(); from.Port() >= plan.FirstOutboundPort {
-			t.Errorf("%s comes from %s", proto, from)
+		for _, port := range []uint16{12345, 40001, 61234} {
+			if got := from(proto, port); got != port {
+				t.Errorf("%s from port %d comes from port %d", proto, port, got)
+			}
 		}
-		// A sandbox cannot choose a port of the programs.
-		local := netip.MustParseAddrPort("172.30.0.2:61234")
-		from := dialFrom(t, in(w, "web"), proto, local, askedServer).source()
-		if from.Port() >= plan.FirstOutboundPort {
-			t.Errorf("%s from port 61234 comes from %s", proto, from)
+	}
+	s.Networks = append(s.Networks, model.Network{Name: "other", Driver: model.DriverBridge,
+		Outbound: model.OutboundEBPF, Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.31.0.0/24")}}})
+	mustSet(t, w, s)
+	for _, proto := range protos {
+		if got := from(proto, 40002); got != 40002 {
+			t.Errorf("%s from port 40002 comes from port %d", proto, got)
+		}
+		for _, port := range []uint16{12346, 61235} {
+			if got := from(proto, port); plan.IsOutboundPort(got) {
+				t.Errorf("%s from port %d comes from port %d", proto, port, got)
+			}
 		}
 	}
 	onServer(t, w, dropForwarded)
@@ -137,6 +150,9 @@ func TestOutboundNeverCollides(t *testing.T) {
 	taken := map[netip.AddrPort]string{}
 	err := w.DoServer(func() error {
 		for port := plan.FirstOutboundPort; port <= 65535; port += 2 {
+			if !plan.IsOutboundPort(uint16(port)) {
+				continue
+			}
 			c, err := net.ListenUDP("udp4", &net.UDPAddr{Port: port})
 			if err != nil {
 				return err
@@ -195,7 +211,7 @@ func TestOutboundDrift(t *testing.T) {
 		t.Fatal(err)
 	}
 	undrifted(t, w)
-	if from := dial(t, in(w, "web"), model.TCP, askedServer).source(); from.Port() < plan.FirstOutboundPort {
+	if from := dial(t, in(w, "web"), model.TCP, askedServer).source(); !plan.IsOutboundPort(from.Port()) {
 		t.Errorf("after the repair, TCP comes from %s", from)
 	}
 }
@@ -206,7 +222,7 @@ func TestOutboundNeedsPorts(t *testing.T) {
 	onServer(t, w, "sysctl -qw net.ipv4.ip_local_port_range='32768 62000'")
 	_, err := w.Engine.Set(t.Context(), outside(t, w, "web"))
 	if err == nil || !strings.Contains(err.Error(), "ip_local_port_range") || !strings.Contains(err.Error(),
-		strconv.Itoa(plan.FirstOutboundPort)) {
+		plan.OutboundPorts) {
 		t.Errorf("outbound ebpf while the host connects from its ports: %v", err)
 	}
 }

@@ -16,6 +16,9 @@ const (
 	// SetOutbound holds pairs of source and destination ranges that are masqueraded
 	// when they leave the host.
 	SetOutbound = "outbound"
+	// SetRenumbered holds one pair, of all addresses and all addresses, if a network of the
+	// host has outbound flows (Outbound). It exists for IPv4 only.
+	SetRenumbered = "renumbered"
 	// SetSandboxes holds pairs of the ranges that have the addresses of sandboxes and of
 	// all addresses.
 	SetSandboxes = "sandboxes"
@@ -101,10 +104,10 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // is in `sandboxes`. Links and sandboxes on the LAN are left out: packets of these sandboxes
 // may also arrive on the parent.
 //
-// The ports from 61000 on belong to the flows that the eBPF programs translate
-// (bpf/include/outbound.h), so masquerade does not use them. Without a range, conntrack
-// keeps a port below 1024 below, and chooses any port above if the source port is in use.
-// Conntrack does not translate packets that it finds invalid, such as a reset after a
+// If the eBPF programs translate flows (bpf/include/outbound.h), `renumbered4` has an
+// element. Their ports are below and above those from which the host connects, and
+// masquerade uses none of them then. Without a range, conntrack keeps a port below 1024
+// below, and chooses any port above if the source port is in use. Conntrack does not translate packets that it finds invalid, such as a reset after a
 // connection's end: `forward` drops them, so that they do not leave with the sandbox's
 // address.
 //
@@ -151,6 +154,10 @@ const TableText = `table inet fairlead {
 	}
 	set outbound6 {
 		type ipv6_addr . ipv6_addr
+		flags interval
+	}
+	set renumbered4 {
+		type ipv4_addr . ipv4_addr
 		flags interval
 	}
 	set sandboxes4 {
@@ -259,8 +266,8 @@ const TableText = `table inet fairlead {
 		type nat hook postrouting priority srcnat; policy accept;
 		ct status dnat jump returns
 		oifname @links oifname != @lan accept
-		tcp sport >= 1024 ip saddr . ip daddr @outbound4 masquerade to :1024-60999
-		udp sport >= 1024 ip saddr . ip daddr @outbound4 masquerade to :1024-60999
+		tcp sport >= 1024 ip saddr . ip daddr @renumbered4 ip saddr . ip daddr @outbound4 masquerade to :32768-60999
+		udp sport >= 1024 ip saddr . ip daddr @renumbered4 ip saddr . ip daddr @outbound4 masquerade to :32768-60999
 		ip saddr . ip daddr @outbound4 masquerade
 		ip6 saddr . ip6 daddr @outbound6 masquerade
 	}

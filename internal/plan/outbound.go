@@ -6,9 +6,22 @@ import (
 	"fairlead/internal/escape"
 )
 
-// FirstOutboundPort is the first of the host's ports that outbound flows have (outbound_first
-// in bpf/include/outbound.h).
-const FirstOutboundPort = 61000
+// Outbound flows have the host's ports from FirstOutboundPort on, without those between
+// FirstHostPort and LastHostPort, from which the host itself connects (as in
+// bpf/include/outbound.h).
+const (
+	FirstOutboundPort = 10000
+	FirstHostPort     = 32768
+	LastHostPort      = 60999
+)
+
+// OutboundPorts names these ports for messages.
+var OutboundPorts = fmt.Sprintf("%d-%d and %d-65535", FirstOutboundPort, FirstHostPort-1, LastHostPort+1)
+
+// IsOutboundPort reports whether an outbound flow may have the host's port.
+func IsOutboundPort(port uint16) bool {
+	return port >= FirstOutboundPort && (port < FirstHostPort || port > LastHostPort)
+}
 
 // Outbound makes the eBPF programs translate the connections that a sandbox opens to hosts
 // outside. Ingress must exist for the same link.

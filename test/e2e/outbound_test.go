@@ -38,7 +38,7 @@ func TestOutbound(t *testing.T) {
 	const nat = "flows in conntrack"
 	got := decode(t, r.read("o.json"))
 	measured := connected(t, got, map[string]string{"bridge outbound": nat, "vxlan outbound": nat,
-		"outbound-ebpf outbound":   "without a flow in conntrack",
+		"outbound-ebpf outbound":   "outbound bytes translated by eBPF",
 		"hand-masquerade outbound": nat, "cni-bridge outbound": nat, "docker:bridge outbound": nat,
 		"slirp4netns outbound": "CPU time of slirp4netns", "pasta outbound": "CPU time of pasta"})
 	if !slices.ContainsFunc(got.Absent, func(a absent) bool {

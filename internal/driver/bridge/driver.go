@@ -28,6 +28,7 @@ package bridge
 
 import (
 	"fmt"
+	"net/netip"
 
 	"fairlead/internal/driver"
 	"fairlead/internal/model"
@@ -60,7 +61,8 @@ func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
 func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 	p := driver.Switch(n, f, driver.LinkLocal)
 	if n.Outbound == model.OutboundEBPF {
-		p = append(p, plan.Uplinks{})
+		all := driver.Default(netip.IPv4Unspecified())
+		p = append(p, plan.Member{Set: plan.SetRenumbered, Src: all, Dst: all}, plan.Uplinks{})
 	}
 	return p
 }

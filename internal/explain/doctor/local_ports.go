@@ -18,7 +18,7 @@ func localPorts(h Host) []Finding {
 	if _, err := fmt.Sscan(h.Settings[facts.LocalPorts], &local.First, &local.Last); err != nil {
 		return nil
 	}
-	if len(h.Outbound) > 0 && local.Last >= plan.FirstOutboundPort {
+	if len(h.Outbound) > 0 && (local.First < plan.FirstHostPort || local.Last > plan.LastHostPort) {
 		return append(outboundPorts(local), publishedPorts(h, local)...)
 	}
 	return publishedPorts(h, local)
@@ -29,9 +29,9 @@ func localPorts(h Host) []Finding {
 func outboundPorts(local model.PortRange) []Finding {
 	return []Finding{{Severity: Problem,
 		Seen: fmt.Sprintf("the kernel chooses clients' source ports from %s (%s), and a network has outbound ebpf, which uses "+
-			"the ports from %d on", local, facts.LocalPorts, plan.FirstOutboundPort),
+			"the ports %s", local, facts.LocalPorts, plan.OutboundPorts),
 		Why: "answers to a client of this host may be redirected to a sandbox that talks to the same address and port",
-		Fix: fmt.Sprintf("sysctl -w %s='%d %d'", facts.LocalPorts, min(local.First, 32768), plan.FirstOutboundPort-1)}}
+		Fix: fmt.Sprintf("sysctl -w %s='%d %d'", facts.LocalPorts, plan.FirstHostPort, plan.LastHostPort)}}
 }
 
 // publishedPorts reports published ports in the range.

@@ -213,8 +213,8 @@ func (k *walker) goesOut(link string, prog datapath.Program, p packet) bool {
 	p.src = netip.AddrPortFrom(from.Addr(), 0)
 	k.unseen(link)
 	k.hop(p, Hop{Kind: EBPF, Where: k.name(""), Link: link,
-		What: fmt.Sprintf("eBPF: source NAT to %s with a port from %d on, and out via %s, bypassing %s, netfilter and "+
-			"conntrack", from.Addr(), plan.FirstOutboundPort, r.Link, router),
+		What: fmt.Sprintf("eBPF: source NAT to %s with one of the ports %s, and out via %s, bypassing %s, netfilter "+
+			"and conntrack", from.Addr(), plan.OutboundPorts, r.Link, router),
 		By: s.Outbound[i].Add()[0], Program: programText(prog, "tcx ingress of "+link),
 		Why: "the network has outbound ebpf: no rule of the host decides about the packet"})
 	l, ok := linkOf(k.world.Links, "", r.Link)

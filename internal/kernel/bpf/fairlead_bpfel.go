@@ -159,6 +159,12 @@ type FairleadOutboundLink struct {
 	Pad     [2]uint8
 }
 
+type FairleadOutboundPort struct {
+	_     structs.HostLayout
+	Key   FairleadFlowKey
+	Ended uint64
+}
+
 type FairleadOutboundSource struct {
 	_       structs.HostLayout
 	Address uint32
@@ -262,6 +268,7 @@ const (
 	FairleadMapFlOutboundLinks   = "fl_outbound_links"
 	FairleadMapFlOutboundSources = "fl_outbound_sources"
 	FairleadMapFlOutboundTotals  = "fl_outbound_totals"
+	FairleadMapFlOutboundUsed    = "fl_outbound_used"
 	FairleadMapFlPolicies        = "fl_policies"
 	FairleadMapFlPorts           = "fl_ports"
 	FairleadMapFlRealTotals      = "fl_real_totals"
@@ -321,7 +328,7 @@ const (
 	FairleadVarHostNetns         = "host_netns"
 	FairleadVarLinkHeader        = "link_header"
 	FairleadVarOutboundCount     = "outbound_count"
-	FairleadVarOutboundFirst     = "outbound_first"
+	FairleadVarOutboundSecret    = "outbound_secret"
 )
 
 // LoadFairlead returns the embedded CollectionSpec for Fairlead.
@@ -429,6 +436,7 @@ type FairleadMapSpecs struct {
 	FlOutboundLinks   *ebpf.MapSpec `ebpf:"fl_outbound_links"`
 	FlOutboundSources *ebpf.MapSpec `ebpf:"fl_outbound_sources"`
 	FlOutboundTotals  *ebpf.MapSpec `ebpf:"fl_outbound_totals"`
+	FlOutboundUsed    *ebpf.MapSpec `ebpf:"fl_outbound_used"`
 	FlPolicies        *ebpf.MapSpec `ebpf:"fl_policies"`
 	FlPorts           *ebpf.MapSpec `ebpf:"fl_ports"`
 	FlRealTotals      *ebpf.MapSpec `ebpf:"fl_real_totals"`
@@ -453,16 +461,16 @@ type FairleadMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadVariableSpecs struct {
-	AliasCount    *ebpf.VariableSpec `ebpf:"alias_count"`
-	AliasFirst    *ebpf.VariableSpec `ebpf:"alias_first"`
-	AliasesShared *ebpf.VariableSpec `ebpf:"aliases_shared"`
-	Balancing     *ebpf.VariableSpec `ebpf:"balancing"`
-	BindKey       *ebpf.VariableSpec `ebpf:"bind_key"`
-	HaveRetval    *ebpf.VariableSpec `ebpf:"have_retval"`
-	HostNetns     *ebpf.VariableSpec `ebpf:"host_netns"`
-	LinkHeader    *ebpf.VariableSpec `ebpf:"link_header"`
-	OutboundCount *ebpf.VariableSpec `ebpf:"outbound_count"`
-	OutboundFirst *ebpf.VariableSpec `ebpf:"outbound_first"`
+	AliasCount     *ebpf.VariableSpec `ebpf:"alias_count"`
+	AliasFirst     *ebpf.VariableSpec `ebpf:"alias_first"`
+	AliasesShared  *ebpf.VariableSpec `ebpf:"aliases_shared"`
+	Balancing      *ebpf.VariableSpec `ebpf:"balancing"`
+	BindKey        *ebpf.VariableSpec `ebpf:"bind_key"`
+	HaveRetval     *ebpf.VariableSpec `ebpf:"have_retval"`
+	HostNetns      *ebpf.VariableSpec `ebpf:"host_netns"`
+	LinkHeader     *ebpf.VariableSpec `ebpf:"link_header"`
+	OutboundCount  *ebpf.VariableSpec `ebpf:"outbound_count"`
+	OutboundSecret *ebpf.VariableSpec `ebpf:"outbound_secret"`
 }
 
 // FairleadObjects contains all objects after they have been loaded into the kernel.
@@ -510,6 +518,7 @@ type FairleadMaps struct {
 	FlOutboundLinks   *ebpf.Map `ebpf:"fl_outbound_links"`
 	FlOutboundSources *ebpf.Map `ebpf:"fl_outbound_sources"`
 	FlOutboundTotals  *ebpf.Map `ebpf:"fl_outbound_totals"`
+	FlOutboundUsed    *ebpf.Map `ebpf:"fl_outbound_used"`
 	FlPolicies        *ebpf.Map `ebpf:"fl_policies"`
 	FlPorts           *ebpf.Map `ebpf:"fl_ports"`
 	FlRealTotals      *ebpf.Map `ebpf:"fl_real_totals"`
@@ -557,6 +566,7 @@ func (m *FairleadMaps) Close() error {
 		m.FlOutboundLinks,
 		m.FlOutboundSources,
 		m.FlOutboundTotals,
+		m.FlOutboundUsed,
 		m.FlPolicies,
 		m.FlPorts,
 		m.FlRealTotals,
@@ -582,16 +592,16 @@ func (m *FairleadMaps) Close() error {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadVariables struct {
-	AliasCount    *ebpf.Variable `ebpf:"alias_count"`
-	AliasFirst    *ebpf.Variable `ebpf:"alias_first"`
-	AliasesShared *ebpf.Variable `ebpf:"aliases_shared"`
-	Balancing     *ebpf.Variable `ebpf:"balancing"`
-	BindKey       *ebpf.Variable `ebpf:"bind_key"`
-	HaveRetval    *ebpf.Variable `ebpf:"have_retval"`
-	HostNetns     *ebpf.Variable `ebpf:"host_netns"`
-	LinkHeader    *ebpf.Variable `ebpf:"link_header"`
-	OutboundCount *ebpf.Variable `ebpf:"outbound_count"`
-	OutboundFirst *ebpf.Variable `ebpf:"outbound_first"`
+	AliasCount     *ebpf.Variable `ebpf:"alias_count"`
+	AliasFirst     *ebpf.Variable `ebpf:"alias_first"`
+	AliasesShared  *ebpf.Variable `ebpf:"aliases_shared"`
+	Balancing      *ebpf.Variable `ebpf:"balancing"`
+	BindKey        *ebpf.Variable `ebpf:"bind_key"`
+	HaveRetval     *ebpf.Variable `ebpf:"have_retval"`
+	HostNetns      *ebpf.Variable `ebpf:"host_netns"`
+	LinkHeader     *ebpf.Variable `ebpf:"link_header"`
+	OutboundCount  *ebpf.Variable `ebpf:"outbound_count"`
+	OutboundSecret *ebpf.Variable `ebpf:"outbound_secret"`
 }
 
 // FairleadPrograms contains all programs after they have been loaded into the kernel.

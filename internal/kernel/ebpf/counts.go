@@ -115,10 +115,10 @@ func isClosing(f bpf.FairleadFlow) bool {
 func idleLimit(udp bool, f bpf.FairleadFlow) time.Duration {
 	answered := f.Flags&flowAnswered != 0
 	switch {
-	case udp && answered:
-		return udpAnswered
-	case udp:
+	case udp && (!answered || f.Flags&(flowOutbound|flowStream) == flowOutbound):
 		return udpUnanswered
+	case udp:
+		return udpAnswered
 	case f.Flags&flowRst != 0:
 		return tcpReset
 	case !answered:

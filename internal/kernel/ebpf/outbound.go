@@ -4,22 +4,28 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/plan"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // SandboxOut is the program at the egress of the links of sandboxes with outbound flows
 // (bpf/include/outbound.h).
 const SandboxOut = bpf.FairleadProgFlSandboxOut
 
-// flowOutbound is the flag of outbound flows, as in bpf/include/flows.h.
-const flowOutbound = 1 << 15
+// The flags of outbound flows, as in bpf/include/flows.h.
+const (
+	flowOutbound = 1 << 15
+	flowStream   = 1 << 16
+)
 
 // OutboundLink is the link of a sandbox whose connections to hosts outside the programs
 // translate.
@@ -37,11 +43,12 @@ func CheckOutbound() error {
 	if err != nil {
 		return err
 	}
-	if local.last < plan.FirstOutboundPort {
+	if local.first >= plan.FirstHostPort && local.last <= plan.LastHostPort {
 		return nil
 	}
-	return fmt.Errorf("the host connects from ports up to %d, and outbound ebpf needs the ports from %d on: set "+
-		"net.ipv4.ip_local_port_range to `32768 60999`, or choose outbound nft", local.last, plan.FirstOutboundPort)
+	return fmt.Errorf("the host connects from the ports %d-%d, and outbound ebpf needs %s: set "+
+		"net.ipv4.ip_local_port_range to `%d %d`, or choose outbound nft", local.first, local.last, plan.OutboundPorts,
+		plan.FirstHostPort, plan.LastHostPort)
 }
 
 // AttachOutbound makes the programs translate the connections of the sandbox behind an
@@ -83,6 +90,14 @@ func (p *Datapath) Outbound(ifindex int) (OutboundLink, bool, error) {
 		return OutboundLink{}, false, fmt.Errorf("read the outbound flows of interface %d: %w", ifindex, err)
 	}
 	return OutboundLink{Router: int(v.Ifindex), MAC: v.Mac[:]}, true, nil
+}
+
+// setOutbound sets the number that decides which ports outbound flows get.
+func setOutbound(spec *ebpf.CollectionSpec) error {
+	if err := spec.Variables[bpf.FairleadVarOutboundSecret].Set(rand.Uint32()); err != nil {
+		return fmt.Errorf("set %s: %w", bpf.FairleadVarOutboundSecret, err)
+	}
+	return nil
 }
 
 // openOutbound opens the pinned maps of outbound flows, if the version has them.
@@ -188,12 +203,23 @@ func (p *Datapath) OutboundCounts() (c OutboundCounts, err error) {
 	return c, nil
 }
 
-// SweepOutbound deletes the entries of outbound flows that were pushed out of their maps,
-// and the outbound flows that are stale. The programs do so only if they need the port.
+// portKept is how long a port belongs to a TCP connection that has ended (PORT_KEPT in
+// bpf/include/outbound.h).
+const portKept = time.Minute
+
+// SweepOutbound deletes the entries of outbound flows that ended more than portKept ago or
+// were pushed out of their maps, and the outbound flows that are stale. The programs do so
+// only if they need the port.
 func (m FlowMaps) SweepOutbound() error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
 	left := map[bpf.FairleadAliasKey]bpf.FairleadFlowKey{}
-	err := each(m[bpf.FairleadMapFlOutbound], func(name bpf.FairleadAliasKey, key bpf.FairleadFlowKey) {
-		left[name] = key
+	err := each(m[bpf.FairleadMapFlOutbound], func(name bpf.FairleadAliasKey, p bpf.FairleadOutboundPort) {
+		if p.Ended == 0 || now.Nano()-int64(p.Ended) > int64(portKept) {
+			left[name] = p.Key
+		}
 	})
 	if err != nil || len(left) == 0 {
 		return err
@@ -238,9 +264,9 @@ func (m FlowMaps) release(name bpf.FairleadAliasKey, key bpf.FairleadFlowKey, al
 	if err != nil {
 		return fmt.Errorf("release a port of an outbound flow: %w", err)
 	}
-	var now bpf.FairleadFlowKey
+	var now bpf.FairleadOutboundPort
 	err = m[bpf.FairleadMapFlOutbound].Lookup(name, &now)
-	if err == nil && now == key && (always || !m.has(key)) {
+	if err == nil && now.Key == key && (always || !m.has(key)) {
 		err = m[bpf.FairleadMapFlOutbound].Delete(name)
 	}
 	if errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -60,7 +60,7 @@ func (b *bench) leaves(tb testing.TB, name string, p packet) packet {
 	}
 	seen := p
 	seen.src, seen.dst = ends(out)
-	if seen.dst != p.dst || seen.src.Addr() != hostV4 || seen.src.Port() < plan.FirstOutboundPort {
+	if seen.dst != p.dst || seen.src.Addr() != hostV4 || !plan.IsOutboundPort(seen.src.Port()) {
 		tb.Errorf("%s: leaves from %s to %s", name, seen.src, seen.dst)
 	}
 	return seen
@@ -80,9 +80,9 @@ func (b *bench) returns(tb testing.TB, name string, sent, seen packet) {
 func (b *bench) entries(tb testing.TB) (n int) {
 	tb.Helper()
 	var name bpf.FairleadAliasKey
-	var key bpf.FairleadFlowKey
+	var port bpf.FairleadOutboundPort
 	it := b.maps[bpf.FairleadMapFlOutbound].Iterate()
-	for it.Next(&name, &key) {
+	for it.Next(&name, &port) {
 		n++
 	}
 	if it.Err() != nil {
@@ -227,9 +227,10 @@ func TestOutboundPortsAreUnique(t *testing.T) {
 func TestOutboundAvoidsPortsInUse(t *testing.T) {
 	b := newBenchWith(t, forLinks, withPorts(t, 4))
 	b.outbound(t)
-	b.publish(t, b.mapping(false, anyV4, 61000, 61000, 80, 0), b.mapping(true, anyV4, 61000, 61000, 80, 0))
+	const at = plan.FirstOutboundPort
+	b.publish(t, b.mapping(false, anyV4, at, at, 80, 0), b.mapping(true, anyV4, at, at, 80, 0))
 	b.do(t, func() error {
-		for _, port := range []int{61001, 61003} {
+		for _, port := range []int{at + 1, at + 3} {
 			l, err := net.ListenTCP("tcp4", &net.TCPAddr{Port: port})
 			if err != nil {
 				return err
@@ -247,7 +248,7 @@ func TestOutboundAvoidsPortsInUse(t *testing.T) {
 		for n := range 20 {
 			p := first(udp, netip.AddrPortFrom(webV4, uint16(40000+n)), client4)
 			act, out := b.run(t, Sandbox, p.frame(), skb{Ifindex: uint32(b.web)}, 0)
-			if src, _ := ends(out); act == redirect && src.Port() != 61002 {
+			if src, _ := ends(out); act == redirect && src.Port() != at+2 {
 				t.Errorf("udp %v: port %d is in use, and %s gets it", udp, src.Port(), p.src)
 			}
 		}
@@ -307,10 +308,117 @@ func TestOutboundFlowsEnd(t *testing.T) {
 			t.Fatalf("%s: %d flows", name, len(b.flows(t)))
 		}
 		last(seen)
-		if len(b.flows(t)) != 0 || b.entries(t) != 0 {
-			t.Errorf("%s: %d flows and %d ports are left", name, len(b.flows(t)), b.entries(t))
+		if len(b.flows(t)) != 0 {
+			t.Errorf("%s: %d flows are left", name, len(b.flows(t)))
 		}
 	}
+}
+
+// TestOutboundKeepsPorts closes a connection. The host outside may remember it for a minute,
+// and refuse one that another socket opens from the same port. So only the socket's own
+// address and port get the port again.
+func TestOutboundKeepsPorts(t *testing.T) {
+	b := newBenchWith(t, forLinks, withPorts(t, 1))
+	b.outbound(t)
+	p := first(false, webAt, client4)
+	other, next := first(false, appAt, client4), p
+	next.src = netip.AddrPortFrom(webV4, 40001)
+	closed := func() {
+		seen := b.leaves(t, "the first", p)
+		b.segment(t, p, seen, false, syn|ack)
+		b.segment(t, p, seen, true, rst)
+		if err := b.Flows().SweepOutbound(); err != nil || len(b.flows(t)) != 0 || b.entries(t) != 1 {
+			t.Fatalf("%d flows and %d ports are left, %v", len(b.flows(t)), b.entries(t), err)
+		}
+	}
+	closed()
+	b.mustLeave(t, "another sandbox", Sandbox, b.app, other.frame())
+	b.mustLeave(t, "another port", Sandbox, b.web, next.frame())
+	b.leaves(t, "to another host", first(false, appAt, ap("192.0.2.78:80")))
+	b.forget(t)
+	closed() // the same port again
+	b.keepNoMore(t)
+	b.leaves(t, "another sandbox, later", other)
+	b.forget(t)
+	closed()
+	b.keepNoMore(t)
+	if err := b.Flows().SweepOutbound(); err != nil || b.entries(t) != 0 {
+		t.Errorf("%d ports are kept after a minute, %v", b.entries(t), err)
+	}
+}
+
+// keepNoMore makes all ends of connections older than their ports are kept.
+func (b *bench) keepNoMore(tb testing.TB) {
+	tb.Helper()
+	var name bpf.FairleadAliasKey
+	var port bpf.FairleadOutboundPort
+	m := b.maps[bpf.FairleadMapFlOutbound]
+	for it := m.Iterate(); it.Next(&name, &port); {
+		port.Ended = min(port.Ended, 1)
+		if err := m.Put(name, port); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// TestOutboundMapsPorts opens connections from all ports that a sandbox's kernel chooses
+// from. Each has the same port outside as before, and no other one has it.
+func TestOutboundMapsPorts(t *testing.T) {
+	b := newBench(t)
+	b.outbound(t)
+	seen := map[uint16]uint16{}
+	for range 2 {
+		for port := plan.FirstHostPort; port <= plan.LastHostPort; port += 37 {
+			p := first(false, netip.AddrPortFrom(webV4, uint16(port)), client4)
+			out := b.leaves(t, "a connection", p).src.Port()
+			if before, ok := seen[out]; ok && before != uint16(port) {
+				t.Errorf("ports %d and %d have port %d outside", before, port, out)
+			}
+			seen[out] = uint16(port)
+		}
+		b.forget(t)
+	}
+	if want := (plan.LastHostPort-plan.FirstHostPort)/37 + 1; len(seen) != want {
+		t.Errorf("%d connections have %d ports outside", want, len(seen))
+	}
+}
+
+// TestOutboundUDPIsShort checks how long an exchange may be idle: 30 s after a question and
+// its answer, 120 s if there was another packet two seconds later.
+func TestOutboundUDPIsShort(t *testing.T) {
+	b := newBench(t)
+	b.outbound(t)
+	p := first(true, webAt, client4)
+	idle := func(seconds uint64) bool {
+		f := b.flows(t)[0]
+		b.alter(t, f, func(f *bpf.FairleadFlow) { f.Seen, f.Tick = f.Seen-seconds*1e9, f.Tick-1 })
+		return b.flows(t)[0].Stale
+	}
+	b.returns(t, "the answer", p, b.leaves(t, "the question", p))
+	if idle(20) || !idle(15) {
+		t.Error("an exchange is not kept for 30 s")
+	}
+	b.leaves(t, "the question again", p)
+	f := b.flows(t)[0]
+	b.alter(t, f, func(f *bpf.FairleadFlow) { f.Fin[1], f.Tick = f.Fin[1]-2, f.Tick-1 })
+	b.returns(t, "a later answer", p, b.leaves(t, "a later question", p))
+	if idle(100) || !idle(25) {
+		t.Error("a stream is not kept for 120 s")
+	}
+}
+
+// TestOutboundRefusesConnections lets the host outside open a connection of its own from the
+// address and port of a flow: another program may publish the port.
+func TestOutboundRefusesConnections(t *testing.T) {
+	b := newBench(t)
+	b.outbound(t)
+	p := first(false, webAt, client4)
+	seen := b.leaves(t, "a connection", p)
+	own := seen.answer()
+	own.flags = syn
+	b.mustMap(t, "both sides open it", Uplink, b.up, own.frame())
+	b.segment(t, p, seen, false, syn|ack)
+	b.mustLeave(t, "a connection of the host outside", Uplink, b.up, own.frame())
 }
 
 // segment sends a segment of the sandbox, or of the host outside.

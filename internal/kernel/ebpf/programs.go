@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 
@@ -82,7 +83,7 @@ func (p *Datapath) loadPrograms(header uint32, wanted func(*ebpf.ProgramSpec) bo
 	if err := spec.Variables[bpf.FairleadVarBindKey].Set(p.bindKey); err != nil {
 		return nil, fmt.Errorf("set %s: %w", bpf.FairleadVarBindKey, err)
 	}
-	if err := setAliases(spec, p.opt.local); err != nil {
+	if err := errors.Join(setAliases(spec, p.opt.local), setOutbound(spec)); err != nil {
 		return nil, err
 	}
 	keep(spec, wanted)

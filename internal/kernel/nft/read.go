@@ -52,7 +52,7 @@ func decodeElement(set string, e nftables.SetElement) plan.Object {
 	switch name {
 	case plan.MapPorts, plan.MapAnyPorts, plan.MapRanges:
 		return decodeMapping(name, addrLen, e)
-	case plan.SetHairpin, plan.SetOutbound, plan.SetSandboxes:
+	case plan.SetHairpin, plan.SetOutbound, plan.SetRenumbered, plan.SetSandboxes:
 		return plan.Member{Set: name,
 			Src: decodePrefix(e.Key[:addrLen], e.KeyEnd[:addrLen]),
 			Dst: decodePrefix(e.Key[addrLen:], e.KeyEnd[addrLen:])}

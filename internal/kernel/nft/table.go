@@ -72,6 +72,8 @@ func tableSets() []*nftables.Set {
 		add(plan.SetOutbound+f.suffix, true, concat(f.addrType, f.addrType), nil)
 		add(plan.SetSandboxes+f.suffix, true, concat(f.addrType, f.addrType), nil)
 	}
+	v4 := families[0]
+	add(plan.SetRenumbered+v4.suffix, true, concat(v4.addrType, v4.addrType), nil)
 	for _, name := range []string{plan.SetLinks, plan.SetLAN, plan.SetIsolated} {
 		// Without the byte order nft(8) shows the names as empty.
 		sets = append(sets, &nftables.Set{Table: table(), Name: name, KeyType: nftables.TypeIFName,
@@ -179,8 +181,10 @@ func tableChains() []chain {
 			[][]expr.Any{
 				rule(dnatted(), verdict(expr.VerdictJump, "returns")),
 				rule(linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), linkNotIn(expr.MetaKeyOIFNAME, plan.SetLAN), accept),
-				rule(unprivileged(unix.IPPROTO_TCP), v4.pair(plan.SetOutbound), masqueradeBelow()),
-				rule(unprivileged(unix.IPPROTO_UDP), v4.pair(plan.SetOutbound), masqueradeBelow()),
+				rule(unprivileged(unix.IPPROTO_TCP), v4.pair(plan.SetRenumbered), v4.pair(plan.SetOutbound),
+					renumber()),
+				rule(unprivileged(unix.IPPROTO_UDP), v4.pair(plan.SetRenumbered), v4.pair(plan.SetOutbound),
+					renumber()),
 				rule(v4.pair(plan.SetOutbound), masquerade),
 				rule(v6.pair(plan.SetOutbound), masquerade),
 			}},
@@ -202,11 +206,11 @@ func unprivileged(proto byte) []expr.Any {
 // firstUnprivileged is the first port that is not privileged.
 const firstUnprivileged = 1024
 
-// masqueradeBelow masquerades with unprivileged ports below those of outbound flows.
-func masqueradeBelow() []expr.Any {
+// renumber masquerades with ports that outbound flows do not have.
+func renumber() []expr.Any {
 	return []expr.Any{
-		&expr.Immediate{Register: reg1, Data: binaryutil.BigEndian.PutUint16(firstUnprivileged)},
-		&expr.Immediate{Register: reg2, Data: binaryutil.BigEndian.PutUint16(plan.FirstOutboundPort - 1)},
+		&expr.Immediate{Register: reg1, Data: binaryutil.BigEndian.PutUint16(plan.FirstHostPort)},
+		&expr.Immediate{Register: reg2, Data: binaryutil.BigEndian.PutUint16(plan.LastHostPort)},
 		masqueradeTo{first: reg1, last: reg2},
 	}
 }

@@ -128,7 +128,11 @@ func (b *Base) Links(c result.Client) []Link {
 }
 
 // Count implements Maker.
-func (b *Base) Count(ctx context.Context, r *Rig, n *Counters) error {
+func (b *Base) Count(ctx context.Context, r *Rig, n *Counters) (err error) {
+	if b.Path.Outbound == model.OutboundEBPF {
+		n.translated, err = r.World.OutboundBytes()
+		return err
+	}
 	return carrierOf(b.Path).count(ctx, r, n)
 }
 

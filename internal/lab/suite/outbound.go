@@ -123,7 +123,7 @@ func (p Path) Misanswers(c result.Client, w Workload) string {
 			"one that they were sent to, so clients discard the answers"
 	}
 	if p.Outbound == model.OutboundEBPF && (w.Name == result.UDPQuery || w.Name == result.PortExhaustion) {
-		return "the eBPF programs have 4,536 ports for one destination, and the kernel forwards the sockets beyond them"
+		return "the eBPF programs have 27,304 ports for one destination, and the kernel forwards the sockets beyond them"
 	}
 	if p.Peer == Pasta && c == result.Outbound && w.Spec.Workload == load.TCPCRR && w.Spec.Close != load.ClientFIN {
 		return "pasta waits for acknowledgements that these connections delay; those of " + result.PortExhaustion +

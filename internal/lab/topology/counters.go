@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -72,6 +73,13 @@ func (w *World) EBPFBytes() (uint64, error) {
 		}
 	}
 	return bytes, err
+}
+
+// OutboundBytes returns the bytes of the connections to other hosts that the server host's
+// eBPF programs have translated.
+func (w *World) OutboundBytes() (uint64, error) {
+	c, err := datapath.OutboundCounts(w.usesEBPF.EBPF())
+	return c.Bytes[ebpf.Inward] + c.Bytes[ebpf.Outward], err
 }
 
 // EBPFFlows returns the number of flows in the maps of the server host's eBPF

@@ -140,6 +140,16 @@ func realPorts(h *Handle) (map[int]bool, error) {
 // bridge.
 var virtualPorts = []string{"veth", "tuntap", "tun", "dummy", "netkit"}
 
+// OutboundCounts returns the counters of outbound flows. It is safe for concurrent use.
+func OutboundCounts(h *Handle) (c ebpf.OutboundCounts, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ebpfState == nil {
+		return c, nil
+	}
+	return h.ebpfState.OutboundCounts()
+}
+
 // Exhausted returns how many outbound flows found no free port since its last result that
 // was not 0. It returns such a result at most once in reportInterval. It is safe for
 // concurrent use.

@@ -49,13 +49,31 @@ func (p *Proxies) Finder() func(context.Context) (engine.Keeper, error) {
 // ports, Do returns when the proxy has them. It waits for the proxy, at most ten seconds each time.
 func (p *Proxies) Do(ctx context.Context, step func() error) error {
 	before, asked := p.state()
-	if err := Repeat(ctx, step); err != nil {
+	if err := p.Repeat(ctx, step); err != nil {
 		return err
 	}
 	if now, number := p.state(); now != nil && (now != before || number != asked) {
 		return now.Await(ctx)
 	}
 	return nil
+}
+
+// Repeat is Do for callers that do not wait for ports that the step closes. If the step ends without the ports that it
+// has asked for, e.g. because their sandbox has ended meanwhile, they are closed again.
+func (p *Proxies) Repeat(ctx context.Context, step func() error) error {
+	var asked <-chan struct{}
+	err := Repeat(ctx, func() error {
+		err := step()
+		var unopened *engine.UnopenedError
+		if errors.As(err, &unopened) {
+			asked = unopened.Done
+		}
+		return err
+	})
+	if newest := p.newest.Load(); newest != nil && newest.Discard(asked) {
+		_ = newest.Await(ctx) // the ports are closed later if the proxy does not answer
+	}
+	return err
 }
 
 // state returns the newest proxy and the number of what was set last.

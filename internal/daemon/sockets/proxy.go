@@ -162,7 +162,7 @@ func (p *Proxy) run() {
 			return
 		case <-p.work:
 		case <-unused:
-			p.discard()
+			p.discardUnused()
 			unused = nil
 		case <-again:
 			p.resend()
@@ -212,13 +212,27 @@ func (p *Proxy) record(number uint64, err error) {
 	}
 }
 
-// discard makes the proxy close the sockets that no step has used.
-func (p *Proxy) discard() {
+// Discard makes the proxy close the sockets for which a step has waited until done, unless a step has used them. It
+// reports whether it did.
+func (p *Proxy) Discard(done <-chan struct{}) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.opening != nil && p.opening.answered() {
-		p.drop()
-		p.asked++ // the wanted configuration is sent again
+	if p.opening == nil || p.opening.done != done || !p.opening.answered() {
+		return false
+	}
+	p.drop()
+	p.asked++ // the wanted configuration is sent again
+	p.wake()
+	return true
+}
+
+// discardUnused is Discard of the sockets that no step has used for a while.
+func (p *Proxy) discardUnused() {
+	p.mu.Lock()
+	opening := p.opening
+	p.mu.Unlock()
+	if opening != nil {
+		p.Discard(opening.done)
 	}
 }
 

@@ -171,6 +171,42 @@ func TestUnusedPortsAreClosed(t *testing.T) {
 	})
 }
 
+// TestPortsOfAnEndedStepAreClosed: a step that ends without the ports that it has waited for leaves none open, and the
+// next step need not wait until they are closed.
+func TestPortsOfAnEndedStepAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		proxies := sockets.NewProxies(sockets.Config{
+			Start: func(context.Context) (engine.Proxy, error) { return f, nil }})
+		started, err := proxies.Start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := started.(*sockets.Proxy)
+		t.Cleanup(func() { _ = p.Close() })
+		gone := errors.New("the sandbox has ended")
+		began, calls, closed := time.Now(), 0, make(chan int, 1)
+		go func() { f.answer(nil); closed <- f.answer(nil) }()
+		err = proxies.Do(t.Context(), func() error {
+			if calls++; calls == 1 {
+				return p.Set(t.Context(), listening(80))
+			}
+			return gone
+		})
+		synctest.Wait()
+		if err != gone || calls != 2 || len(closed) != 1 || <-closed != 0 || time.Since(began) > 0 {
+			t.Errorf("the step returned %v after %v and %d calls, and its port is not closed", err, time.Since(began), calls)
+		}
+		go func() { f.answer(nil); f.answer(nil) }()
+		if err := proxies.Do(t.Context(), func() error { return p.Set(t.Context(), listening(81)) }); err != nil {
+			t.Errorf("the next step: %v", err)
+		}
+		if wait := time.Since(began); wait > 0 {
+			t.Errorf("the next step waited %v", wait)
+		}
+	})
+}
+
 // TestStepsBegunFromAnotherState: new ports of a step are not opened if the ports have changed since it began: it
 // begins anew.
 func TestStepsBegunFromAnotherState(t *testing.T) {

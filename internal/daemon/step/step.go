@@ -72,7 +72,7 @@ func For[R any](ctx context.Context, r *Runner, f func() (R, error)) (result R, 
 
 // Repeat calls f once, and again each time the proxy has opened ports that f needed. It does not wait for resets.
 func (r *Runner) Repeat(ctx context.Context, f func() error) error {
-	return sockets.Repeat(ctx, func() error { return r.Once(f) })
+	return r.ports.Repeat(ctx, func() error { return r.Once(f) })
 }
 
 // Soon is Do for callers that must not wait: it repeats f in the background. It logs the error of f.

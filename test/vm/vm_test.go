@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -161,5 +162,21 @@ func TestModulesFollowDependencies(t *testing.T) {
 func TestMissingKernelErrorNamesFix(t *testing.T) {
 	if _, err := OpenKernel(t.TempDir()); err == nil || !strings.Contains(err.Error(), "run test/install-debian") {
 		t.Errorf("a folder without a kernel returns %v", err)
+	}
+}
+
+// TestUnsigned: the modules in a machine are those of the kernel without their signatures.
+func TestUnsigned(t *testing.T) {
+	files, err := debian(t).Files("veth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := unsigned(signed)
+	if len(module) == len(signed) || !bytes.HasPrefix(signed, module) || !bytes.Equal(unsigned(module), module) {
+		t.Errorf("%d bytes are left of a module with %d", len(module), len(signed))
 	}
 }

@@ -81,6 +81,9 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 		s.Rounds = c.rounds
 	}
 	if c.duration != 0 {
+		if c.duration < s.Duration {
+			s.Shorten(c.duration)
+		}
 		s.Duration = c.duration
 		s.Warmup = min(s.Warmup, c.duration)
 	}

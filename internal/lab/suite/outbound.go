@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"slices"
 	"time"
 
 	"fairlead/internal/lab/load"
@@ -67,6 +68,15 @@ var (
 	ports50k = Workload{Name: result.PortExhaustion, Fresh: true, Spec: load.Spec{Workload: load.TCPCRR,
 		Close: load.ClientFIN, Attempts: 50_000, Duration: 30 * time.Second}}
 )
+
+// Shorten limits the runs of workloads that have a duration of their own.
+func (s *Suite) Shorten(to time.Duration) {
+	s.Workloads = slices.Clone(s.Workloads)
+	for i := range s.Workloads {
+		spec := &s.Workloads[i].Spec
+		spec.Duration = min(spec.Duration, to)
+	}
+}
 
 // opens reports whether the laboratory measures connections that the workload's sandbox
 // opens to the client host on this path: the path must have a way there, and not differ

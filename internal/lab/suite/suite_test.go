@@ -197,3 +197,19 @@ func TestFindPathWithPorts(t *testing.T) {
 		}
 	}
 }
+
+// TestShorten: a short session also ends the runs of workloads that have a duration of their own, and changes no suite.
+func TestShorten(t *testing.T) {
+	whole, _ := Find("outbound")
+	short := whole
+	short.Shorten(50 * time.Millisecond)
+	for i, w := range whole.Workloads {
+		want := min(w.Spec.Duration, 50*time.Millisecond)
+		if got := short.Workloads[i].Spec.Duration; got != want {
+			t.Errorf("%s lasts %v, want %v", w.Name, got, want)
+		}
+		if w.Name == result.PortExhaustion && w.Spec.Duration != 30*time.Second {
+			t.Errorf("%s of the suite lasts %v", w.Name, w.Spec.Duration)
+		}
+	}
+}

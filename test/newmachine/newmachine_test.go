@@ -4,6 +4,9 @@
 package newmachine_test
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,21 +38,40 @@ type machine struct {
 func newMachine(t *testing.T) machine {
 	t.Helper()
 	m := machine{t, filepath.Join(t.TempDir(), "root")}
+	source := filepath.Join(m.root, "src")
+	if err := os.MkdirAll(source, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "tar", "-C", m.root, "-xf", debian(t))
+	command(t, "sh", "-c",
+		`cd ../.. && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$0"`, source)
+	return m
+}
+
+// debian returns an archive of Debian 12 from debootstrap. It is created once, and stored outside the checkout.
+func debian(t *testing.T) string {
+	t.Helper()
 	mirror := strings.Fields(command(t, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages",
 		"Origin: Debian", "Codename: bookworm"))
 	if len(mirror) == 0 {
 		t.Fatal("the apt sources have no mirror of Debian 12")
 	}
-	// The system ends with the test, so dpkg need not wait until its files are on the disk.
-	write(t, filepath.Join(m.root, "etc/dpkg/dpkg.cfg.d/unsafe-io"), "force-unsafe-io\n")
-	command(t, "debootstrap", "--variant=minbase", "--include=make,git,ca-certificates", "bookworm", m.root, mirror[0])
-	source := filepath.Join(m.root, "src")
-	if err := os.Mkdir(source, 0o755); err != nil {
-		t.Fatal(err)
+	args := []string{"--variant=minbase", "--include=make,git,ca-certificates", "bookworm"}
+	cache := filepath.Join(cmp.Or(os.Getenv("XDG_CACHE_HOME"), "/var/cache"), "fairlead-test")
+	key := sha256.Sum256([]byte(strings.Join(append(args, mirror[0]), " ")))
+	archive := filepath.Join(cache, fmt.Sprintf("debian-%x.tar", key[:8]))
+	if _, err := os.Stat(archive); err == nil {
+		return archive
 	}
-	command(t, "sh", "-c",
-		`cd ../.. && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$0"`, source)
-	return m
+	root := filepath.Join(t.TempDir(), "debian")
+	// The system ends with the test, so dpkg need not wait until its files are on the disk.
+	write(t, filepath.Join(root, "etc/dpkg/dpkg.cfg.d/unsafe-io"), "force-unsafe-io\n")
+	command(t, "debootstrap", append(args, root, mirror[0])...)
+	const pack = `mkdir -p "${0%/*}"
+tar -C "$1" --exclude='./var/cache/apt/archives/*.deb' -cf "$0.$$" .
+mv "$0.$$" "$0"`
+	command(t, "sh", "-ec", pack, archive, root)
+	return archive
 }
 
 func write(t *testing.T, file, text string) {

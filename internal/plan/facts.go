@@ -34,33 +34,32 @@ func (f Feature) Release() string {
 	return fmt.Sprintf("Linux %d.%d or later", major, minor)
 }
 
-// Since returns the first Linux release, as major and minor, with full support of
-// the feature. The releases are those of veth(4); br_netfilter as a separate module
+// since is the first Linux release, as major and minor, with full support of a feature, if it is
+// later than 3.0. The releases are those of veth(4); br_netfilter as a separate module
 // and per bridge; ipvlan; VXLAN over IPv6; WireGuard; NAT in inet tables and
 // interval maps of several fields; reject in prerouting; IPVS that forgets the
 // flows of removed servers; and the cookie of a socket's network namespace, with
 // which the eBPF programs recognise the host's namespace.
+var since = map[Feature][2]int{
+	FeatureBridgeFilter: {3, 18},
+	FeatureIPvlan:       {3, 19},
+	FeatureVXLAN:        {3, 12},
+	FeatureWireGuard:    {5, 6},
+	FeatureNAT:          {5, 6},
+	FeatureIPVS:         {5, 9},
+	FeatureNFTServices:  {5, 9},
+	FeatureEBPF:         {5, 14},
+	FeatureCgroupHooks:  {5, 14},
+	FeatureServices:     {5, 14},
+}
+
+// Since returns the first Linux release, as major and minor, with full support of
+// the feature.
 func (f Feature) Since() (major, minor int) {
-	switch f {
-	case FeatureBridgeFilter:
-		return 3, 18
-	case FeatureIPvlan:
-		return 3, 19
-	case FeatureVXLAN:
-		return 3, 12
-	case FeatureWireGuard:
-		return 5, 6
-	case FeatureNAT:
-		return 5, 6
-	case FeatureIPVS:
-		return 5, 9
-	case FeatureNFTServices:
-		return 5, 9
-	case FeatureEBPF, FeatureCgroupHooks, FeatureServices:
-		return 5, 14
-	default:
-		return 3, 0
+	if release, ok := since[f]; ok {
+		return release[0], release[1]
 	}
+	return 3, 0
 }
 
 // The host-wide switches of br_netfilter.

@@ -204,10 +204,10 @@ func expected(k result.Case, m result.Metric) bool {
 	case result.LatencyP50, result.LatencyP99:
 		return oneByOne && k.Tool != "qperf" && k.Tool != "h2load"
 	case result.LatencyMean:
-		return oneByOne && (ownTool(k.Tool) == k.Tool || k.Tool == "qperf" || k.Tool == "h2load")
+		return oneByOne && (result.IsOwn(k.Tool) || k.Tool == "qperf" || k.Tool == "h2load")
 	case result.TransactionRate:
 		return (strings.HasSuffix(kind, "-rr") || kind == result.UDPQuery) && !loaded &&
-			(ownTool(k.Tool) == k.Tool || k.Tool == "wrk")
+			(result.IsOwn(k.Tool) || k.Tool == "wrk")
 	case result.ConnectionRate:
 		return kind == "tcp-crr" || kind == result.PortExhaustion
 	case result.PacketRate:

@@ -49,7 +49,7 @@ func (c catalog) understand(f *figure) (w wanted, err error) {
 		case slices.ContainsFunc(c.cases, func(k result.Case) bool { return string(k.Client) == s.text }):
 			err = c.once(s, w.client == "")
 			w.client = result.Client(s.text)
-		case ownTool(s.text) != s.text && slices.ContainsFunc(c.cases,
+		case !result.IsOwn(s.text) && slices.ContainsFunc(c.cases,
 			func(k result.Case) bool { return k.Tool == s.text }):
 			err = c.once(s, w.tool == "")
 			w.tool = s.text
@@ -76,7 +76,7 @@ func (c catalog) choose(f *figure, w wanted) (k result.Case, m result.Metric, fo
 	var all []result.Case
 	for _, k := range c.cases {
 		if k.Path == f.path && k.Client == w.client &&
-			(w.tool == "" && ownTool(k.Tool) == k.Tool || k.Tool == w.tool) &&
+			(w.tool == "" && result.IsOwn(k.Tool) || k.Tool == w.tool) &&
 			(w.workloads == nil || slices.Contains(w.workloads, k.Workload)) {
 			all = append(all, k)
 		}
@@ -142,14 +142,6 @@ func metricsNamed(text string) []result.Metric {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// ownTool returns the name itself if it is Fairlead's generator.
-func ownTool(tool string) string {
-	if tool == "" || tool == "fairlead" {
-		return tool
-	}
-	return "fairlead"
 }
 
 func (c catalog) fault(column int, format string, args ...any) error {

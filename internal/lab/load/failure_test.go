@@ -26,7 +26,7 @@ func at(port int) netip.AddrPort {
 
 // eachProtocol runs a test for every workload, because they open streams differently.
 func eachProtocol(t *testing.T, f func(*testing.T, load.Spec)) {
-	for _, w := range load.Workloads {
+	for _, w := range load.Workloads() {
 		t.Run(string(w), func(t *testing.T) { f(t, short(load.Spec{Workload: w, Streams: 2})) })
 	}
 }
@@ -161,7 +161,7 @@ func TestUnspecifiedAddressServesBothFamilies(t *testing.T) {
 	bound := p.listen(t, "::")
 	for _, ip := range []string{v4, "127.0.0.7", v6} {
 		target := netip.AddrPortFrom(netip.MustParseAddr(ip), bound.Port())
-		for _, w := range load.Workloads {
+		for _, w := range load.Workloads() {
 			t.Run(ip+" "+string(w), func(t *testing.T) {
 				checkMoved(t, p.run(t, target, short(load.Spec{Workload: w, Streams: 2})))
 			})
@@ -227,7 +227,7 @@ func TestRunsLeakNoResources(t *testing.T) {
 	p := newPair(t, newNetns(t))
 	target := p.listen(t, v6)
 	round := func() {
-		for _, w := range load.Workloads {
+		for _, w := range load.Workloads() {
 			s := load.Spec{Workload: w, Streams: 2, Duration: 20 * time.Millisecond}
 			p.run(t, target, s)
 			if _, err := load.Run(t.Context(), p.client, p.server, at(1), s, load.Hooks{}); err == nil {

@@ -29,10 +29,29 @@ const (
 	HTTPIdle Workload = "idle-conns"
 )
 
-// Workloads lists all of them.
-var Workloads = []Workload{TCPBulk, TCPRR, TCPCRR, UDPBulk, UDPRR, UDPPPS, UDPQuery, HTTPRR, HTTPCRR,
-	HTTPDown, HTTPUp, WSRR,
-	HTTPIdle}
+// traits are what a workload has and accepts.
+type traits struct {
+	// size is the default of Spec.Size, between least and most.
+	size, least, most int
+	// latency is true if the workload has transactions with a latency.
+	latency bool
+}
+
+var workloads = map[Workload]traits{
+	TCPBulk:  {size: 128 << 10, least: 1, most: 64 << 20},
+	TCPRR:    {size: 1, least: 1, most: maxRR, latency: true},
+	TCPCRR:   {size: 1, least: 1, most: maxRR, latency: true},
+	UDPBulk:  {size: MaxDatagram4, least: stampSize, most: maxUDP},
+	UDPRR:    {size: 1, least: 1, most: maxUDP, latency: true},
+	UDPPPS:   {size: 18, least: stampSize, most: maxUDP},
+	UDPQuery: {size: 40, least: querySize, most: maxUDP, latency: true},
+	HTTPRR:   {size: 64, least: 1, most: maxRR, latency: true},
+	HTTPCRR:  {size: 64, least: 1, most: maxRR, latency: true},
+	HTTPDown: {size: 16 << 20, least: 1, most: maxBody},
+	HTTPUp:   {size: 16 << 20, least: 1, most: maxBody},
+	WSRR:     {size: 64, least: 1, most: maxFrame, latency: true},
+	HTTPIdle: {size: 64, least: 1, most: maxRR},
+}
 
 // Mode says how a transaction waits.
 type Mode string
@@ -135,7 +154,7 @@ func (s Spec) Normal() (Spec, error) {
 	s.Mode = or(s.Mode, Block)
 	s.Direction = or(s.Direction, Up)
 	s.Close = or(s.Close, FIN)
-	s.Size = or(s.Size, defaultSize(s.Workload))
+	s.Size = or(s.Size, workloads[s.Workload].size)
 	return s, s.check()
 }
 
@@ -147,26 +166,8 @@ func or[T comparable](v, fallback T) T {
 	return v
 }
 
-func defaultSize(w Workload) int {
-	switch w {
-	case TCPBulk:
-		return 128 << 10
-	case UDPBulk:
-		return MaxDatagram4
-	case UDPPPS:
-		return 18
-	case UDPQuery:
-		return 40
-	case HTTPRR, HTTPCRR, WSRR, HTTPIdle:
-		return 64
-	case HTTPDown, HTTPUp:
-		return 16 << 20
-	}
-	return 1
-}
-
 func (s Spec) check() error {
-	least, most, ok := sizes(s.Workload)
+	of, ok := workloads[s.Workload]
 	switch {
 	case !ok:
 		return fmt.Errorf("unknown workload %q", s.Workload)
@@ -182,8 +183,8 @@ func (s Spec) check() error {
 		return fmt.Errorf("%d streams in the background: want 0 to %d", s.Background, maxStreams)
 	case s.Multiplex < 0 || s.Multiplex > maxMultiplex:
 		return fmt.Errorf("%d concurrent requests: want 0 to %d", s.Multiplex, maxMultiplex)
-	case s.Size < least || s.Size > most:
-		return fmt.Errorf("%s size %d: want %d to %d bytes", s.Workload, s.Size, least, most)
+	case s.Size < of.least || s.Size > of.most:
+		return fmt.Errorf("%s size %d: want %d to %d bytes", s.Workload, s.Size, of.least, of.most)
 	case s.Attempts < 0 || s.Attempts > maxAttempts:
 		return fmt.Errorf("%d attempts: want 0 to %d", s.Attempts, maxAttempts)
 	case s.Count < 0 || s.Flows < 0 || s.Flows > len(s.FlowAddrs)*flowPorts:
@@ -223,28 +224,6 @@ func (s Spec) fits() error {
 	return nil
 }
 
-func sizes(w Workload) (least, most int, ok bool) {
-	switch w {
-	case TCPBulk:
-		return 1, 64 << 20, true
-	case TCPRR, TCPCRR:
-		return 1, maxRR, true
-	case UDPRR:
-		return 1, maxUDP, true
-	case UDPBulk, UDPPPS:
-		return stampSize, maxUDP, true
-	case UDPQuery:
-		return querySize, maxUDP, true
-	case HTTPRR, HTTPCRR, HTTPIdle:
-		return 1, maxRR, true
-	case HTTPDown, HTTPUp:
-		return 1, maxBody, true
-	case WSRR:
-		return 1, maxFrame, true
-	}
-	return 0, 0, false
-}
-
 func (w Workload) maxStreams() int {
 	if w == HTTPIdle {
 		return maxIdle
@@ -264,9 +243,7 @@ func (w Workload) bulk() bool    { return w == TCPBulk || w == UDPBulk }
 func (w Workload) udp() bool { return w == UDPBulk || w == UDPRR || w == UDPPPS || w == UDPQuery }
 
 // transactional reports whether the workload has a latency.
-func (w Workload) transactional() bool {
-	return w == TCPRR || w == TCPCRR || w == UDPRR || w == UDPQuery || w == HTTPRR || w == HTTPCRR || w == WSRR
-}
+func (w Workload) transactional() bool { return workloads[w].latency }
 
 // links counts the streams in all directions.
 func (s Spec) links() int {
@@ -282,7 +259,7 @@ func (s Spec) background(i int) bool { return s.Background > 0 && i >= s.Streams
 // buffer is the size in bytes of one buffer of bulk data.
 func (s Spec) buffer() int {
 	if s.Background > 0 {
-		return defaultSize(TCPBulk)
+		return workloads[TCPBulk].size
 	}
 	return s.Size
 }

@@ -74,7 +74,7 @@ func Bench(w io.Writer, r *result.Report) error {
 
 func benchLine(run result.Run) string {
 	line := fmt.Sprintf("BenchmarkPath/path=%s/client=%s/wl=%s", run.Path, run.Client, run.Workload)
-	if own(run.Tool) != run.Tool {
+	if !result.IsOwn(run.Tool) {
 		line += "/tool=" + run.Tool
 	}
 	line += " 1"

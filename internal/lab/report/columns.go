@@ -65,7 +65,7 @@ func hasMain(all []column, c column) bool {
 // ofBulk reports whether a column is the CPU cost of bulk data from Fairlead's
 // generator.
 func ofBulk(c column) bool {
-	return c.metric == result.CPUPerGB && result.Kind(c.workload) == "tcp-bulk" && c.tool == own(c.tool)
+	return c.metric == result.CPUPerGB && result.Kind(c.workload) == "tcp-bulk" && result.IsOwn(c.tool)
 }
 
 // ofBodies reports whether a column is the CPU cost of large HTTP bodies.
@@ -121,18 +121,9 @@ func (c column) scaleOf(r *result.Report) scale {
 	return scaleFor(c.metric, values)
 }
 
-// own returns the tool itself if it is Fairlead's generator, whose name may be
-// empty; if not, it returns "fairlead".
-func own(tool string) string {
-	if tool == "" || tool == "fairlead" {
-		return tool
-	}
-	return "fairlead"
-}
-
 // byTool names an external generator.
 func byTool(tool string) string {
-	if own(tool) == tool {
+	if result.IsOwn(tool) {
 		return ""
 	}
 	return ", " + tool
@@ -152,7 +143,7 @@ func exhausting(c column) bool {
 
 // publishes reports whether others published this figure.
 func publishes(r *result.Report, c column) bool {
-	return own(c.tool) == c.tool && slices.ContainsFunc(r.Published, func(p result.Published) bool {
+	return result.IsOwn(c.tool) && slices.ContainsFunc(r.Published, func(p result.Published) bool {
 		return p.Metric == c.metric && p.Workload == c.workload && p.Client == c.client
 	})
 }

@@ -16,7 +16,7 @@ func crossChecks(r *result.Report) []string {
 	var all []string
 	for i := range r.Summary {
 		theirs := &r.Summary[i]
-		if own(theirs.Tool) == theirs.Tool || !compared(theirs) || !slices.Contains(checked, theirs.Metric) {
+		if result.IsOwn(theirs.Tool) || !compared(theirs) || !slices.Contains(checked, theirs.Metric) {
 			continue
 		}
 		same := theirs.Case
@@ -82,7 +82,7 @@ func disagreement(r *result.Report, ours, theirs *result.Summary) string {
 }
 
 func generatorName(tool string) string {
-	if own(tool) == tool {
+	if result.IsOwn(tool) {
 		return "Fairlead's generator"
 	}
 	return tool

@@ -49,7 +49,7 @@ func accountOf(r *result.Report, client result.Client, workload, path string) ac
 	a := account{path: path, parts: make([]float64, len(shares()))}
 	for _, run := range r.Runs {
 		l := run.Ledger
-		if run.Path != path || run.Client != client || run.Workload != workload || own(run.Tool) != run.Tool ||
+		if run.Path != path || run.Client != client || run.Workload != workload || !result.IsOwn(run.Tool) ||
 			len(run.Invalid) > 0 || l == nil || l.Wall <= 0 {
 			continue
 		}

@@ -75,56 +75,55 @@ const (
 	Lower  Better = "lower"
 )
 
-// Unit is the unit of a metric and its good direction.
+// Unit is the unit of a metric, its good direction, and its readable name.
 type Unit struct {
 	Unit   string
 	Better Better
+	Title  string
 }
 
-// Units lists the unit and the good direction of every metric. GB is 10^9 bytes of
+// Units lists the unit, the good direction and the readable name of every metric. GB is 10^9 bytes of
 // payload that reached the receiver.
 var Units = map[Metric]Unit{
-	Throughput:      {"bit/s", Higher},
-	LatencyP50:      {"s", Lower},
-	LatencyP99:      {"s", Lower},
-	LatencyMean:     {"s", Lower},
-	LatencyP999:     {"s", Lower},
-	RequestRate:     {"1/s", Higher},
-	ConnectionRate:  {"1/s", Higher},
-	TransactionRate: {"1/s", Higher},
-	PacketRate:      {"1/s", Higher},
-	Loss:            {"ratio", Lower},
-	CPUPerGB:        {"s/GB", Lower},
-	CPUPerOp:        {"s", Lower},
-	GatewayPerGB:    {"s/GB", Lower},
-	GatewayPerOp:    {"s", Lower},
-	IdleShare:       {"ratio", Higher},
-	Efficiency:      {"bit/s", Higher},
-	StartTime:       {"s", Lower},
-	RunTime:         {"s", Lower},
-	Memory:          {"B", Lower},
-	PublishMemory:   {"B", Lower},
-	Requests:        {"", Higher},
-	FailedRequests:  {"", Lower},
-	NoticeTime:      {"s", Lower},
-	RecoveryTime:    {"s", Lower},
-	ReturnTime:      {"s", Lower},
-	ChangeTime:      {"s", Lower},
-	SlowestRequest:  {"s", Lower},
-	FailoverTime:    {"s", Lower},
-	Overlap:         {"s", Lower},
-	FailedConnects:  {"", Lower},
-
-	CompletedConnects: {"", Higher},
-
-	VisitP50:     {"s", Lower},
-	VisitP99:     {"s", Lower},
-	FirstByteP50: {"s", Lower},
-	FailedVisits: {"", Lower},
-	KneeRate:     {"1/s", Higher},
-	CPUPerVisit:  {"s", Lower},
-	Concurrent:   {"", Lower},
-	SlowestProbe: {"s", Lower},
+	Throughput:        {"bit/s", Higher, "throughput"},
+	LatencyP50:        {"s", Lower, "median latency"},
+	LatencyP99:        {"s", Lower, "p99 latency"},
+	LatencyMean:       {"s", Lower, "mean latency"},
+	LatencyP999:       {"s", Lower, "p99.9 latency"},
+	RequestRate:       {"1/s", Higher, "requests per second"},
+	ConnectionRate:    {"1/s", Higher, "connections"},
+	TransactionRate:   {"1/s", Higher, "transactions"},
+	PacketRate:        {"1/s", Higher, "packets"},
+	Loss:              {"ratio", Lower, "loss"},
+	CPUPerGB:          {"s/GB", Lower, "CPU per GB"},
+	CPUPerOp:          {"s", Lower, "CPU per operation"},
+	GatewayPerGB:      {"s/GB", Lower, "gateway CPU"},
+	GatewayPerOp:      {"s", Lower, "gateway CPU"},
+	IdleShare:         {"ratio", Higher, "idle CPU"},
+	Efficiency:        {"bit/s", Higher, "CPU-adjusted"},
+	StartTime:         {"s", Lower, "time to the first answer"},
+	RunTime:           {"s", Lower, "time to the end"},
+	Memory:            {"B", Lower, "memory"},
+	PublishMemory:     {"B", Lower, "memory for publishing"},
+	Requests:          {"", Higher, "requests"},
+	FailedRequests:    {"", Lower, "failed requests"},
+	NoticeTime:        {"s", Lower, "notice time"},
+	RecoveryTime:      {"s", Lower, "recovery time"},
+	ReturnTime:        {"s", Lower, "return time"},
+	ChangeTime:        {"s", Lower, "time to a change"},
+	SlowestRequest:    {"s", Lower, "slowest request"},
+	FailoverTime:      {"s", Lower, "failover time"},
+	Overlap:           {"s", Lower, "overlap"},
+	FailedConnects:    {"", Lower, "failed connects"},
+	CompletedConnects: {"", Higher, "completed connects"},
+	VisitP50:          {"s", Lower, "median time"},
+	VisitP99:          {"s", Lower, "p99 time"},
+	FirstByteP50:      {"s", Lower, "time to the first byte"},
+	FailedVisits:      {"", Lower, "failed visits"},
+	KneeRate:          {"1/s", Higher, "visits per second"},
+	CPUPerVisit:       {"s", Lower, "CPU per visit"},
+	Concurrent:        {"", Lower, "most visits in progress"},
+	SlowestProbe:      {"s", Lower, "slowest probe"},
 }
 
 // Client is the place that opens the connections.
@@ -217,6 +216,9 @@ type Case struct {
 
 // OwnTool is the Tool of cases that use Fairlead's own generator.
 const OwnTool = "fairlead"
+
+// IsOwn reports whether a tool is Fairlead's generator, whose name may be empty.
+func IsOwn(tool string) bool { return tool == "" || tool == OwnTool }
 
 // GeneratorBound is the note on a run whose rate was limited by the load generator
 // and not by the path.

@@ -6,10 +6,44 @@ import (
 	"strings"
 )
 
-// Kinds lists the kinds of workload, in display order. A workload's name is its
-// kind, optionally followed by a variant: tcp-rr-block.
-var Kinds = slices.Concat([]string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", UDPQuery, "udp-pps",
-	PortExhaustion, DockerRun, Failover}, httpKinds, []string{Visiting, Knee, VIP})
+// kind has the traits of a kind of workload. A workload's name is that of its kind, optionally
+// followed by a variant: tcp-rr-block.
+type kind struct {
+	name, title string
+	// main is the main metric, and cost the one that shows best what a path costs, whatever the load.
+	main, cost Metric
+	// http is true for requests over HTTP.
+	http bool
+}
+
+// kinds are in display order.
+var kinds = []kind{
+	{"tcp-bulk", "bulk", Throughput, CPUPerGB, false},
+	{"tcp-rr", "round trip", LatencyP50, LatencyP50, false},
+	{"tcp-crr", "connect", ConnectionRate, CPUPerOp, false},
+	{"udp-bulk", "UDP bulk", Throughput, CPUPerGB, false},
+	{"udp-rr", "UDP round trip", LatencyP50, LatencyP50, false},
+	{UDPQuery, "UDP query", LatencyP50, LatencyP50, false},
+	{"udp-pps", "small packets", PacketRate, CPUPerOp, false},
+	{PortExhaustion, "port exhaustion", FailedConnects, CPUPerOp, false},
+	{DockerRun, "docker run", StartTime, StartTime, false},
+	{Failover, "failover", FailedRequests, FailedRequests, false},
+	{"http-rr", "HTTP", RequestRate, CPUPerOp, true},
+	{"https-rr", "HTTPS", RequestRate, CPUPerOp, true},
+	{"h2-rr", "HTTP/2", RequestRate, CPUPerOp, true},
+	{"http-crr", "HTTP connect", RequestRate, CPUPerOp, true},
+	{"https-crr", "HTTPS connect", RequestRate, CPUPerOp, true},
+	{"ws-rr", "WebSocket", RequestRate, CPUPerOp, true},
+	{HTTPDown, "HTTP download", Throughput, CPUPerGB, true},
+	{HTTPUp, "HTTP upload", Throughput, CPUPerGB, true},
+	{IdleConns, "idle connections", Memory, Memory, true},
+	{Visiting, "visits", VisitP50, CPUPerVisit, false},
+	{Knee, "knee", KneeRate, CPUPerVisit, false},
+	{VIP, "virtual address", FailoverTime, FailoverTime, false},
+}
+
+// unknown has the traits of all other workloads.
+var unknown = kind{main: Throughput, cost: CPUPerGB}
 
 // UDPQuery is the kind of workload that sends one question from each socket, as DNS
 // clients do.
@@ -19,9 +53,6 @@ const UDPQuery = "udp-query"
 // destination that source ports may run out.
 const PortExhaustion = "port-exhaustion"
 
-// httpKinds are the kinds of workload with requests over HTTP.
-var httpKinds = []string{"http-rr", "https-rr", "h2-rr", "http-crr", "https-crr", "ws-rr", HTTPDown, HTTPUp, IdleConns}
-
 // The kinds with large bodies, and that with idle connections.
 const (
 	HTTPDown  = "http-down"
@@ -30,7 +61,7 @@ const (
 )
 
 // HTTP reports whether a workload sends requests over HTTP.
-func HTTP(workload string) bool { return slices.Contains(httpKinds, Kind(workload)) }
+func HTTP(workload string) bool { return kindOf(workload).http }
 
 // DockerRun is the kind of workload that starts a container. It sends no traffic.
 const DockerRun = "docker-run"
@@ -50,51 +81,38 @@ const LoadedMark = "-loaded"
 func Loaded(workload string) bool { return strings.HasSuffix(workload, LoadedMark) }
 
 // Kind returns the kind of a workload, or "" if it is unknown.
-func Kind(workload string) string {
-	for _, k := range Kinds {
-		if workload == k || strings.HasPrefix(workload, k+"-") {
-			return k
+func Kind(workload string) string { return kindOf(workload).name }
+
+// KindTitle returns the readable name of a kind, or "" if it is unknown.
+func KindTitle(kind string) string { return kindOf(kind).title }
+
+func kindOf(workload string) kind {
+	if i := KindRank(workload); i < len(kinds) {
+		return kinds[i]
+	}
+	return unknown
+}
+
+// KindRank returns the place of a workload's kind in display order. Unknown ones come last.
+func KindRank(workload string) int {
+	for i, k := range kinds {
+		if workload == k.name || strings.HasPrefix(workload, k.name+"-") {
+			return i
 		}
 	}
-	return ""
+	return len(kinds)
 }
 
 // Main returns the main metric of a workload.
 func Main(workload string) Metric {
-	switch Kind(workload) {
-	case "tcp-rr", "udp-rr", UDPQuery:
-		return LatencyP50
-	case "tcp-crr":
-		return ConnectionRate
-	case "udp-pps":
-		return PacketRate
-	case PortExhaustion:
-		return FailedConnects
-	case DockerRun:
-		return StartTime
-	case Failover:
-		return FailedRequests
-	case VIP:
-		return FailoverTime
-	case HTTPDown, HTTPUp:
-		return Throughput
-	case IdleConns:
-		return Memory
-	case Visiting:
-		if visitsEvent.MatchString(workload) {
-			return FailedVisits
-		}
-		return VisitP50
-	case Knee:
-		return KneeRate
-	}
-	switch {
-	case HTTP(workload) && FixedRate(workload):
+	switch main := kindOf(workload).main; {
+	case main == VisitP50 && visitsEvent.MatchString(workload):
+		return FailedVisits
+	case main == RequestRate && FixedRate(workload):
 		return LatencyP99
-	case HTTP(workload):
-		return RequestRate
+	default:
+		return main
 	}
-	return Throughput
 }
 
 // visitsEvent matches the workloads in which something happens to nodes.
@@ -110,30 +128,7 @@ func Absolute(m Metric) bool {
 
 // Cost returns the metric that shows best what a path costs under a workload,
 // whatever the load.
-func Cost(workload string) Metric {
-	switch Kind(workload) {
-	case "tcp-rr", "udp-rr", UDPQuery:
-		return LatencyP50
-	case "tcp-crr", "udp-pps", PortExhaustion:
-		return CPUPerOp
-	case DockerRun:
-		return StartTime
-	case Failover:
-		return FailedRequests
-	case VIP:
-		return FailoverTime
-	case IdleConns:
-		return Memory
-	case HTTPDown, HTTPUp:
-		return CPUPerGB
-	case Visiting, Knee:
-		return CPUPerVisit
-	}
-	if HTTP(workload) {
-		return CPUPerOp
-	}
-	return CPUPerGB
-}
+func Cost(workload string) Metric { return kindOf(workload).cost }
 
 // fixedRate matches the end of the name of a workload at a fixed rate:
 // tcp-bulk-2g, http-rr-10k.

@@ -61,7 +61,7 @@ func (m reporter) keepAlive(ctx context.Context, store kv.Committer) {
 				again = reportAgain
 			}
 		}
-		m.describe(ctx, store, f)
+		m.describe(ctx, store)
 	}
 }
 
@@ -169,7 +169,7 @@ func commitShort(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, 
 
 // describe corrects the node's own record after an upgrade or a reboot, or when the host's links have changed. A
 // frozen host corrects nothing.
-func (m reporter) describe(ctx context.Context, store kv.Committer, f file) {
+func (m reporter) describe(ctx context.Context, store kv.Committer) {
 	m.mu.Lock()
 	n, e, known := standing(m).ownRecord()
 	frozen, instance := m.frozen, m.host.instance(n.Addresses)

@@ -21,7 +21,7 @@ type target struct {
 // StateOf returns the state that the host must have now, for a desired state.
 func (s *Services) StateOf(w model.Desired) model.State {
 	host := s.cfg.Networks.HostState(w)
-	host.Services = s.completed(w, s.poolsOf(w, host.Endpoints, s.leased(w, host), nil), nil)
+	host.Services = s.completed(w, s.poolsOf(w, host.Endpoints, s.leased(w, host), nil))
 	return host
 }
 
@@ -50,14 +50,13 @@ func (s *Services) targetOf(w model.Desired, host model.State, known []model.End
 	}
 	undo, err := s.health.Try(resolved)
 	s.state.Warn("check the real servers", err)
-	host.Services = s.completed(w, pools, only)
+	host.Services = s.completed(w, pools)
 	return target{host, pools, undo}
 }
 
-// completed adds the results of the checks to the pools of the services in only, or of
-// all if it is nil. It returns all services as the data planes must have them.
-func (s *Services) completed(w model.Desired, pools map[string]*pool.Pool,
-	only map[string]bool) []model.VirtualService {
+// completed adds the results of the checks to the pools that are new. It returns all
+// services as the data planes must have them.
+func (s *Services) completed(w model.Desired, pools map[string]*pool.Pool) []model.VirtualService {
 	now := time.Now()
 	var all []model.VirtualService
 	for _, v := range w.Services {

@@ -102,14 +102,14 @@ func dockersOptions() []Option {
 		{keyPrefix + "container_iface_prefix", "PREFIX", "prefix of interface names in the containers (default eth)",
 			setText(func(n *network) *string { return &n.Prefix })},
 		{bridge + "host_binding_ipv4", "ADDRESS", "host address of ports that are published without one", setHostAddr},
-		{bridge + "enable_icc", "true", "containers of a network reach each other; false is refused", only("true", "",
+		{bridge + "enable_icc", "true", "containers of a network reach each other; false is refused", only("true",
 			"use separate networks to isolate containers")},
 		{bridge + "enable_ip_masquerade", "true", "packets that leave the host are masqueraded; false is refused",
-			only("true", "", "driver=routed keeps the containers' addresses")},
+			only("true", "driver=routed keeps the containers' addresses")},
 		{bridge + "gateway_mode_ipv4", "nat", "always nat, except with driver=routed; other values are refused",
-			only("nat", "", "driver=routed keeps the containers' addresses")},
+			only("nat", "driver=routed keeps the containers' addresses")},
 		{bridge + "gateway_mode_ipv6", "nat", "always nat, except with driver=routed; other values are refused",
-			only("nat", "", "driver=routed keeps the containers' addresses")},
+			only("nat", "driver=routed keeps the containers' addresses")},
 	}
 }
 
@@ -252,10 +252,10 @@ func setFlag(field func(*network) *bool) func(*network, string) (err error) {
 	}
 }
 
-// only accepts the values that request the driver's fixed behaviour.
-func only(value, other, instead string) func(*network, string) error {
+// only accepts the value that requests the driver's fixed behaviour, or none.
+func only(value, instead string) func(*network, string) error {
 	return func(_ *network, given string) error {
-		if given != value && given != other {
+		if given != value && given != "" {
 			return fmt.Errorf("this value is not supported: %s", instead)
 		}
 		return nil

@@ -56,7 +56,7 @@ func (d *Daemon) addParts(watcher *watch.Watcher) {
 	d.counters = stats.NewReader(stats.Config{State: s, Counters: cfg.Counters, Proxied: d.engine.Proxied,
 		Services: d.services.Stats})
 	if cfg.Gateway != nil {
-		d.keeper = gateway.New(cfg.Gateway, cfg.Log)
+		d.keeper = gateway.New(cfg.Gateway, cfg.Log, s.Count)
 	}
 	d.applier = &applier.Applier{State: s, Steps: d.steps, Networks: d.networks, Sandboxes: d.sandboxes,
 		Services: d.services, Engine: d.engine, Leases: d.leases, Resolve: cfg.Sandboxes.Resolve,

@@ -53,6 +53,9 @@ func (d *Daemon) FollowEvents(ctx context.Context) <-chan api.Event {
 	return d.state.FollowEvents(ctx, d.state.Life)
 }
 
+// Changes returns a counter that grows when the state of the daemon may have changed.
+func (d *Daemon) Changes() uint64 { return d.state.Changes() }
+
 // Note logs an event of another part of the process and adds it to the journal. It sets
 // the event's time.
 func (d *Daemon) Note(e api.Event) { d.state.Note(e) }

@@ -41,8 +41,9 @@ const (
 
 // Keeper keeps the gateway as it is wanted. Its methods may be called concurrently.
 type Keeper struct {
-	runner Runner
-	log    *slog.Logger
+	runner  Runner
+	log     *slog.Logger
+	changed func()
 	// woken receives a value when there is a newer configuration.
 	woken chan struct{}
 
@@ -57,9 +58,11 @@ type Keeper struct {
 	advanced chan struct{}
 }
 
-// New returns a Keeper of a gateway that nothing was wanted of yet.
-func New(runner Runner, log *slog.Logger) *Keeper {
-	return &Keeper{runner: runner, log: log, woken: make(chan struct{}, 1), advanced: make(chan struct{})}
+// New returns a Keeper of a gateway that nothing was wanted of yet. changed is called when the gateway may have
+// changed.
+func New(runner Runner, log *slog.Logger, changed func()) *Keeper {
+	return &Keeper{runner: runner, log: log, changed: changed, woken: make(chan struct{}, 1),
+		advanced: make(chan struct{})}
 }
 
 // Want makes Keep give the gateway a configuration, nil to end it, and returns its number for Await. It does not
@@ -127,6 +130,7 @@ func (k *Keeper) give(ctx context.Context) error {
 			k.log.Error("apply", "object", "gateway", "error", err)
 		}
 	}
+	defer k.changed()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.done, k.result = number, err

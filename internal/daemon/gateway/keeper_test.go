@@ -47,7 +47,7 @@ func nameOf(g *model.Gateway) string {
 // keep runs a Keeper until the test ends.
 func keep(t *testing.T) (*gateway.Keeper, runner) {
 	r := runner{make(chan string), make(chan error)}
-	k := gateway.New(r, slog.New(slog.DiscardHandler))
+	k := gateway.New(r, slog.New(slog.DiscardHandler), func() {})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); k.Keep(ctx) }()

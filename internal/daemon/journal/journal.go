@@ -1,5 +1,5 @@
-// Package journal logs events, keeps the last ones, and sends events to those who follow them. Its mutex is its own,
-// and its holder waits for nothing.
+// Package journal logs events, keeps the last ones, sends events to those who follow them, and counts changes. Its
+// mutex is its own, and its holder waits for nothing.
 package journal
 
 import (
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fairlead/internal/api"
@@ -23,6 +24,8 @@ const (
 // Journal logs events, keeps the last ones, and sends events to its followers. Its methods may be called concurrently.
 type Journal struct {
 	log *slog.Logger
+	// changes counts the events, and what else has changed.
+	changes atomic.Uint64
 
 	mu        sync.Mutex
 	events    []api.Event
@@ -59,8 +62,15 @@ func (j *Journal) Note(e api.Event) {
 	j.add(e)
 }
 
+// Count counts a change without an event.
+func (j *Journal) Count() { j.changes.Add(1) }
+
+// Changes returns the number of changes and events.
+func (j *Journal) Changes() uint64 { return j.changes.Load() }
+
 // add adds an event. A follower that is too far behind is cut off.
 func (j *Journal) add(e api.Event) {
+	defer j.Count()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.events = append(j.events, e); len(j.events) > eventsKept {

@@ -107,6 +107,7 @@ func (s *State) KeepProblems() {
 
 // Changed reports that the daemon's state has changed.
 func (s *State) Changed() {
+	s.Count()
 	if s.changed != nil {
 		s.changed()
 	}

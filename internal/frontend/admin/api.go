@@ -46,6 +46,7 @@
 //	GET  /v1/services         → Services
 //	GET  /v1/services/{name}  → api.ServiceView
 //	GET  /v1/events           → Events; with ?follow, one api.Event per line
+//	GET  /v1/changes          → Changes
 //	GET  /v1/stats            → api.Stats
 //	GET  /v1/history          → api.History
 //	GET  /v1/gateway/api/…    → what the API of the daemon's HTTP gateway answers

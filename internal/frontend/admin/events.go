@@ -19,10 +19,20 @@ const (
 	paramFollow = "follow"
 )
 
+// pathChanges returns the counter of changes.
+const pathChanges = "/v1/changes"
+
+// Changes is the counter of changes.
+type Changes struct {
+	Count uint64 `json:"count"`
+}
+
 // EventCalls are the calls of the daemon for events.
 type EventCalls interface {
 	Events() []api.Event
 	FollowEvents(context.Context) <-chan api.Event
+	// Changes returns a counter that grows when the state of the daemon may have changed.
+	Changes() uint64
 }
 
 // Events are the last events, the oldest first.
@@ -33,6 +43,9 @@ type Events struct {
 // eventHandlers registers the handler of events.
 func eventHandlers(mux *http.ServeMux, d EventCalls) {
 	mux.HandleFunc("GET "+pathEvents, eventsOf(d))
+	mux.HandleFunc("GET "+pathChanges, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, Changes{d.Changes()})
+	})
 }
 
 // eventsOf returns the handler of requests for events.
@@ -78,6 +91,14 @@ func (c *Client) Events(ctx context.Context) ([]api.Event, error) {
 	var e Events
 	err := c.call(ctx, http.MethodGet, pathEvents, nil, &e)
 	return e.Events, err
+}
+
+// Changes returns a counter that grows when the state of the daemon may have changed, except the results of checks that
+// find nothing new, and traffic counters. It begins again with the daemon.
+func (c *Client) Changes(ctx context.Context) (uint64, error) {
+	var n Changes
+	err := c.call(ctx, http.MethodGet, pathChanges, nil, &n)
+	return n.Count, err
 }
 
 // FollowEvents calls fn for the past events and for each new one, until ctx or the

@@ -19,6 +19,7 @@ func (f *fakeEvents) Events() []api.Event {
 	return []api.Event{{Kind: api.Healed, Object: "nft table", By: "nft (process 7)"}}
 }
 
+func (f *fakeEvents) Changes() uint64                               { return 0 }
 func (f *fakeEvents) FollowEvents(context.Context) <-chan api.Event { return f.events }
 
 // withEvents returns the calls of a fake with these events.

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,9 +37,8 @@ type streams struct {
 type shared struct {
 	mu       sync.Mutex
 	rendered page.Rendered
-	// version is that of the sources at the rendering; valid is false before the first one.
-	version uint64
-	valid   bool
+	// event has the rendering as an event.
+	event   string
 	viewers int
 }
 
@@ -84,19 +82,23 @@ func (s *streams) leave(of string) {
 	}
 }
 
-// render returns the newest rendering. It renders only if a source has been read since.
-func (p *shared) render(ctx context.Context, with func(context.Context) (page.Rendered, error)) (page.Rendered, error) {
+// render returns the newest rendering, and its event. It renders only if the page reads another value than before.
+func (p *shared) render(with func() (page.Rendered, error)) (page.Rendered, string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.valid && p.rendered.Versions() == p.version {
-		return p.rendered, nil
+	if p.rendered.Newest != nil {
+		version, read := p.rendered.Newest()
+		if version == p.rendered.Version {
+			p.rendered.Read = read
+			return p.rendered, p.event, nil
+		}
 	}
-	r, err := with(ctx)
-	if err != nil {
-		return r, err
+	r, err := with()
+	if err == nil && r.Etag != p.rendered.Etag {
+		p.event = "id: " + r.Etag + "\nevent: page\n" + data(string(r.Main))
 	}
-	p.rendered, p.version, p.valid = r, r.Versions(), true
-	return r, nil
+	p.rendered = r
+	return r, p.event, err
 }
 
 // stream sends the page again and again, as server-sent events: "page" with new HTML, whose id is that of the
@@ -124,14 +126,12 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		rendered, err := with.render(r.Context(), func(ctx context.Context) (page.Rendered, error) {
-			return d.site.Render(ctx, p, query)
-		})
+		rendered, event, err := with.render(func() (page.Rendered, error) { return d.site.Render(r.Context(), p, query) })
 		if err != nil {
 			d.opt.Log.Error("show the dashboard", "error", err)
 			return
 		}
-		if err := s.send(rendered); err != nil || !rendered.Live {
+		if err := s.send(rendered, event); err != nil || !rendered.Live {
 			return // the client is gone, or too slow
 		}
 		select {
@@ -154,12 +154,12 @@ type sender struct {
 	sent time.Time
 }
 
-// send sends what the client does not have.
-func (s *sender) send(r page.Rendered) error {
+// send sends what the client does not have: the event with the page, or the time of the reading.
+func (s *sender) send(r page.Rendered, event string) error {
 	switch {
 	case r.Etag != s.have:
 		s.have, s.read = r.Etag, r.Read
-		return s.event("id: " + r.Etag + "\nevent: page\n" + data(string(r.Main)))
+		return s.event(event)
 	case !r.Read.Equal(s.read) || time.Since(s.sent) >= beat:
 		s.read = r.Read
 		return s.event("event: same\n" + data(r.Read.UTC().Format(time.RFC3339)))

@@ -50,6 +50,8 @@ type daemon struct {
 	stats       api.Stats
 	figures     api.History
 	gateway     *gateway.Gateway
+	// changes counts what change was asked to do.
+	changes uint64
 	// changed are the requests to change real servers.
 	changed []api.RealRequest
 }
@@ -61,7 +63,8 @@ func (d *daemon) Services() []api.ServiceView     { return locked(d, &d.services
 func (d *daemon) Events() []api.Event             { return locked(d, &d.events) }
 func (d *daemon) Stats(context.Context) api.Stats { return locked(d, &d.stats) }
 func (d *daemon) History() api.History            { return locked(d, &d.figures) }
-func (d *daemon) change(do func())                { d.mu.Lock(); defer d.mu.Unlock(); do() }
+func (d *daemon) Changes() uint64                 { return locked(d, &d.changes) }
+func (d *daemon) change(do func())                { d.mu.Lock(); defer d.mu.Unlock(); d.changes++; do() }
 func locked[T any](d *daemon, at *T) T            { d.mu.Lock(); defer d.mu.Unlock(); return *at }
 
 // FollowEvents reports no new events: the pages find them when they read again.

@@ -22,7 +22,7 @@ func cluster() Page {
 				return []Section{{Lines: []string{"This host belongs to no cluster: create one with `fairlead cluster init`, or " +
 					"join one with `fairlead cluster join`."}}}
 			}
-			first := Section{ID: "problems", Items: wrongCluster(v, c), Lines: []string{fmt.Sprintf(
+			first := Section{ID: "problems", Items: v.wrongCluster(c), Lines: []string{fmt.Sprintf(
 				"Cluster %s, node %s. The certificate of this node ends %s, unless it is renewed.", c.Status.Name,
 				c.Status.Node,
 				c.Status.CertificateExpires.UTC().Format("2006-01-02 15:04 MST"))}}

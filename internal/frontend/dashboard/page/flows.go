@@ -22,9 +22,13 @@ func flows() Page {
 			for _, p := range s.Problems {
 				fill.Items = append(fill.Items, Item{State: table.Warn, Mark: "not read", What: "counters", Text: p})
 			}
-			return []Section{fill, {ID: "publishes", Title: "Published ports", Table: v.tabled(publishTable(s))},
-				{ID: "reals", Title: "Real servers", Table: v.tabled(realStatsTable(s))},
-				{ID: "endpoints", Title: "Endpoints", Table: v.tabled(endpointTable(s))}}
+			sorted := func(name string, of func(api.Stats) table.Table) *table.View {
+				t, _ := derive(v, v.Sources.Stats, "counters", name, of)
+				return v.tabled(t)
+			}
+			return []Section{fill, {ID: "publishes", Title: "Published ports", Table: sorted("publishes", publishTable)},
+				{ID: "reals", Title: "Real servers", Table: sorted("reals", realStatsTable)},
+				{ID: "endpoints", Title: "Endpoints", Table: sorted("endpoints", endpointTable)}}
 		}}
 }
 

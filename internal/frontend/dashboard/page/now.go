@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/explain/doctor"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/dashboard/source"
 	"fairlead/internal/frontend/dashboard/table"
 	"fairlead/internal/kernel/counter"
@@ -66,29 +67,21 @@ func limited(items []Item) []Item {
 
 // wrong returns what is wrong, the worst first.
 func wrong(v *Visit) (all []Item) {
+	v.Sources.Refresh()
 	if hasDaemon(v.Site) {
-		services, _ := get(v, v.Sources.Services, "services")
-		all = append(all, wrongServices(v, services)...)
-		attachments, _ := get(v, v.Sources.Attachments, "attachments")
-		all = append(all, wrongAttachments(attachments)...)
-		networks, _ := get(v, v.Sources.Networks, "networks")
-		for _, name := range slices.Sorted(maps.Keys(networks.Unavailable)) {
-			all = append(all, Item{State: table.Bad, Mark: "unavailable", What: "network " + name,
-				Text: networks.Unavailable[name]})
-		}
-		cluster, _ := get(v, v.Sources.Cluster, "cluster")
-		all = append(all, wrongCluster(v, cluster)...)
-		stats, _ := get(v, v.Sources.Stats, "counters")
-		all = append(all, wrongFill("conntrack table", stats.Conntrack)...)
-		all = append(all, wrongFill("eBPF flow table", stats.EBPF)...)
+		all = slices.Concat(problems(v, v.Sources.Services, "services", v.wrongServices),
+			problems(v, v.Sources.Attachments, "attachments", wrongAttachments),
+			problems(v, v.Sources.Networks, "networks", wrongNetworks),
+			problems(v, v.Sources.Cluster, "cluster", v.wrongCluster),
+			problems(v, v.Sources.Stats, "counters", func(s api.Stats) []Item {
+				return append(wrongFill("conntrack table", s.Conntrack), wrongFill("eBPF flow table", s.EBPF)...)
+			}))
 	}
 	if hasGateway(v.Site) {
-		gateway, _ := get(v, v.Sources.Gateway, "gateway")
-		all = append(all, wrongGateway(v, gateway)...)
+		all = append(all, problems(v, v.Sources.Gateway, "gateway", v.wrongGateway)...)
 	}
 	if hasHost(v.Site) {
-		host, _ := get(v, v.Sources.Host, "host")
-		all = append(all, found(host.Findings)...)
+		all = append(all, problems(v, v.Sources.Host, "host", found)...)
 	}
 	sorted := make([]Item, len(all))
 	for i, at := range table.Sorted(len(all), func(a, b int) int { return order[all[a].State] - order[all[b].State] }) {
@@ -97,17 +90,23 @@ func wrong(v *Visit) (all []Item) {
 	return sorted
 }
 
-func wrongServices(v *Visit, services []api.ServiceView) (all []Item) {
-	for _, s := range services {
-		if state := serviceState(s); state != table.OK {
-			all = append(all, Item{State: state, Mark: string(s.Status), What: "service " + s.Name,
-				Link: v.link("service", "name", s.Name), Text: wording.ServiceRow(s)[5]})
+// problems returns what is wrong in the value of a source.
+func problems[T any](v *Visit, s *source.Source[T], what string, of func(T) []Item) []Item {
+	all, _ := derive(v, s, what, "wrong", of)
+	return all
+}
+
+func (s *Site) wrongServices(services []api.ServiceView) (all []Item) {
+	for _, of := range services {
+		if state := serviceState(of); state != table.OK {
+			all = append(all, Item{State: state, Mark: string(of.Status), What: "service " + of.Name,
+				Link: s.link("service", "name", of.Name), Text: wording.ServiceRow(of)[5]})
 		}
-		for _, r := range s.Servers {
+		for _, r := range of.Servers {
 			if state := realState(r.State); state == table.Bad || state == table.Warn {
 				all = append(all, Item{State: state, Mark: string(r.State), What: "real server " + wording.RealText(r) +
-					" of " + s.Name, Link: v.link("service", "name", s.Name), Text: wording.RealRow(s, r)[6],
-					Age: since(r.Since)})
+					" of " + of.Name, Link: s.link("service", "name", of.Name), Text: wording.RealRow(of, r)[6],
+					Since: r.Since})
 			}
 		}
 	}
@@ -127,14 +126,21 @@ func wrongAttachments(attachments []api.View) (all []Item) {
 	return all
 }
 
-func wrongCluster(v *Visit, c source.Cluster) (all []Item) {
+func wrongNetworks(n admin.Networks) (all []Item) {
+	for _, name := range slices.Sorted(maps.Keys(n.Unavailable)) {
+		all = append(all, Item{State: table.Bad, Mark: "unavailable", What: "network " + name, Text: n.Unavailable[name]})
+	}
+	return all
+}
+
+func (s *Site) wrongCluster(c source.Cluster) (all []Item) {
 	if !c.Member {
 		return nil
 	}
-	link := v.link("cluster")
+	link := s.link("cluster")
 	if err := wording.ClusterFailure(c.Status); err != nil {
 		all = append(all, Item{State: table.Bad, Mark: "failed", What: "cluster " + c.Status.Name, Link: link,
-			Text: err.Error(), Age: since(c.Status.Etcd.Since)})
+			Text: err.Error(), Since: c.Status.Etcd.Since})
 	}
 	for _, n := range c.Status.Nodes {
 		if !n.Alive || n.Frozen != "" {
@@ -148,7 +154,7 @@ func wrongCluster(v *Visit, c source.Cluster) (all []Item) {
 	for _, a := range c.Status.Addresses {
 		if state := addressState(a); state != table.OK {
 			all = append(all, Item{State: state, Mark: wording.AddressState(a), What: "address " + a.Address.String(),
-				Link: link, Text: wording.OrDash(a.Barred), Age: since(a.Since)})
+				Link: link, Text: wording.OrDash(a.Barred), Since: a.Since})
 		}
 	}
 	return all
@@ -161,29 +167,30 @@ func wrongFill(what string, f *counter.Fill) []Item {
 	return []Item{{State: table.Bad, Mark: "nearly full", What: what, Text: fillText(f)}}
 }
 
-func wrongGateway(v *Visit, g source.Gateway) (all []Item) {
+func (s *Site) wrongGateway(g source.Gateway) (all []Item) {
+	now := time.Now()
 	for _, name := range slices.Sorted(maps.Keys(g.Sources)) {
-		all = append(all, Item{State: table.Bad, Mark: "problem", What: "source " + name, Link: v.link("routers"),
+		all = append(all, Item{State: table.Bad, Mark: "problem", What: "source " + name, Link: s.link("routers"),
 			Text: strings.Join(g.Sources[name].Errors, "; ")})
 	}
 	for _, r := range routerList(g) {
 		if r.state != table.OK {
 			all = append(all, Item{State: r.state, Mark: r.words[5], What: r.words[0] + " router " + r.words[1],
-				Link: v.link("routers", "q", r.words[1]), Text: r.words[6]})
+				Link: s.link("routers", "q", r.words[1]), Text: r.words[6]})
 		}
 	}
 	for _, c := range g.Certificates {
-		if state := certificateState(c, v.now); state == table.Bad || state == table.Warn {
+		if state := certificateState(c, now); state == table.Bad || state == table.Warn {
 			all = append(all, Item{State: state, Mark: "certificate", What: strings.Join(c.Names, ", "),
-				Link: v.link("certificates"), Text: certificateEnd(c, v.now)})
+				Link: s.link("certificates"), Text: certificateEnd(c, now)})
 		}
 	}
 	return all
 }
 
 // found returns the findings of the doctor, without its notes: those say what costs something.
-func found(all []doctor.Finding) (items []Item) {
-	for _, f := range all {
+func found(h source.Host) (items []Item) {
+	for _, f := range h.Findings {
 		state := map[doctor.Severity]table.State{doctor.Problem: table.Bad, doctor.Warning: table.Warn}[f.Severity]
 		if state != "" {
 			items = append(items, Item{State: state, Mark: string(f.Severity), What: f.Check,

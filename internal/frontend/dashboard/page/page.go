@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"regexp"
 	"time"
 
 	"fairlead/internal/escape"
@@ -155,9 +154,16 @@ type Item struct {
 	// What names the object, and Link is the URL of its page.
 	What, Link string
 	Text       string
-	// Age is for how long.
-	Age template.HTML
-	Fix string
+	Since      time.Time
+	Fix        string
+}
+
+// Age returns for how long as HTML.
+func (i Item) Age() template.HTML {
+	if i.Since.IsZero() {
+		return ""
+	}
+	return template.HTML(table.Age(i.Since))
 }
 
 // Hop is a step of an explanation.
@@ -174,19 +180,23 @@ type Rendered struct {
 	Etag string
 	// Read is when the oldest value on the page was read.
 	Read time.Time
-	// Versions returns the sum of the versions of the sources that the page has read, and reads them again if it is
-	// time for that.
-	Versions func() uint64
+	// Version is that of the values on the page. Newest returns the version of the newest values and when the oldest of
+	// them was read, and reads them again if it is time for that.
+	Version uint64
+	Newest  func() (version uint64, read time.Time)
 	// Live says that the page changes by itself.
 	Live bool
 }
 
 // Render shows a page to a reader who has asked with a query.
 func (s *Site) Render(ctx context.Context, p Page, query url.Values) (r Rendered, err error) {
-	v := &Visit{Site: s, Context: ctx, Query: query, page: p, now: time.Now()}
+	patient, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	v := &Visit{Site: s, Context: ctx, Query: query, page: p, now: time.Now(), patient: patient}
 	sections := p.view(v)
 	if s.Charts != nil {
 		if charts := s.Charts(p.chartsName()); len(charts) > 0 {
+			v.charted = true
 			sections = append(sections, Section{ID: "charts", Title: "The last hour", Charts: charts})
 		}
 	}
@@ -204,16 +214,26 @@ func (s *Site) Render(ctx context.Context, p Page, query url.Values) (r Rendered
 	if err := templates.ExecuteTemplate(&b, "body", struct{ Sections []Section }{sections}); err != nil {
 		return r, fmt.Errorf("write page %s: %w", p.Title, err)
 	}
-	sum := sha256.Sum256(age.ReplaceAll(b.Bytes(), nil))
-	r.Etag = hex.EncodeToString(sum[:8])
+	r.Etag = etag(b.Bytes())
 	r.Read, r.Live = v.oldest, !p.still
 	r.Main = template.HTML(b.String()[:head]) + v.read() + template.HTML(b.String()[head:])
-	r.Versions = v.versions()
+	r.Version, r.Newest = v.version, v.newest()
 	return r, nil
 }
 
-// age matches the text of an age in the HTML of a page.
-var age = regexp.MustCompile(`data-age>[^<]*<`)
+// etag returns a hash of the HTML of a page without the texts of ages.
+func etag(html []byte) string {
+	sum := sha256.New()
+	for age := false; len(html) > 0; age = true {
+		if age {
+			html = html[max(0, bytes.IndexByte(html, '<')):]
+		}
+		before, after, _ := bytes.Cut(html, []byte("data-age>"))
+		_, _ = sum.Write(before) // a hash does not fail
+		html = after
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
 
 // chartsName returns the name of the page for Charts.
 func (p Page) chartsName() string {

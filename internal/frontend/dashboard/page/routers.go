@@ -41,15 +41,18 @@ func routers() Page {
 				all[0].Items = append(all[0].Items, Item{State: table.Bad, Mark: g.RawData.Sources[name].Status,
 					What: "source " + name, Text: strings.Join(g.RawData.Sources[name].Errors, "; ")})
 			}
-			list := routerList(g)
+			list := func(name string, of func(source.Gateway) []listed) []listed {
+				all, _ := derive(v, v.Sources.Gateway, "gateway", name, of)
+				return all
+			}
 			return append(all, Section{ID: "routers", Title: "Routers",
-				Table: v.tabled(listTable("", "Routers", list, "Protocol",
+				Table: v.tabled(listTable("", "Routers", list("routers", routerList), "Protocol",
 					"Name", "Entry points", "Rule", "Service", "State", "Reason"))},
 				Section{ID: "services", Title: "Services of the gateway", Table: v.tabled(listTable("s",
-					"Services of the gateway", serviceList(g), "Protocol", "Name", "Type", "Servers", "State",
+					"Services of the gateway", list("services", serviceList), "Protocol", "Name", "Type", "Servers", "State",
 					"Reason"))},
 				Section{ID: "middlewares", Title: "Middlewares", Table: v.tabled(listTable("m", "Middlewares",
-					middlewareList(g), "Protocol", "Name", "Type", "Used by", "State", "Reason"))})
+					list("middlewares", middlewareList), "Protocol", "Name", "Type", "Used by", "State", "Reason"))})
 		}}
 }
 

@@ -22,9 +22,10 @@ func services() Page {
 			if !ok {
 				return nil
 			}
+			sorted, _ := derive(v, v.Sources.Services, "services", "reals", reals)
 			heads := serviceTable(v, all)
 			heads.ID, heads.Caption = "s", "Virtual services"
-			return []Section{{ID: "reals", Table: v.tabled(realTable(v, all))}, {ID: "services",
+			return []Section{{ID: "reals", Table: v.tabled(realTable(v, sorted))}, {ID: "services",
 				Title: "Virtual services",
 				Table: v.tabled(heads)}}
 		}}
@@ -36,17 +37,18 @@ type real struct {
 	view    *api.RealView
 }
 
-// reals returns the real servers of services, and their indices in the order of the page: first those that are not up.
-func reals(all []api.ServiceView) (list []real, at []int) {
+// reals returns the real servers of services in the order of the page: first those that are not up.
+func reals(all []api.ServiceView) []real {
+	var list []real
 	for i := range all {
 		for j := range all[i].Servers {
 			list = append(list, real{&all[i], &all[i].Servers[j]})
 		}
 	}
-	at = table.Sorted(len(list), func(a, b int) int {
-		return order[realState(list[a].view.State)] - order[realState(list[b].view.State)]
+	slices.SortStableFunc(list, func(a, b real) int {
+		return order[realState(a.view.State)] - order[realState(b.view.State)]
 	})
-	return list, at
+	return list
 }
 
 // order puts what is wrong first.
@@ -76,8 +78,7 @@ func serviceState(v api.ServiceView) table.State {
 	return table.Bad
 }
 
-func realTable(v *Visit, all []api.ServiceView) table.Table {
-	list, at := reals(all)
+func realTable(v *Visit, list []real) table.Table {
 	t := table.Table{Caption: "Real servers", N: len(list), Empty: "There is no virtual service: create one with " +
 		"`fairlead service add`.",
 		Columns: table.Columns("real=Real server|service=Service|state=State|since=For|cause=Cause|" +
@@ -86,7 +87,7 @@ func realTable(v *Visit, all []api.ServiceView) table.Table {
 	if v.Actions {
 		t.Columns = append(t.Columns, table.Column{Key: "do", Title: "Do"})
 	}
-	t.Row = func(i int) table.Row { return realRow(v, list[at[i]]) }
+	t.Row = func(i int) table.Row { return realRow(v, list[i]) }
 	return t
 }
 
@@ -162,7 +163,7 @@ func service() Page {
 			head := serviceTable(v, one)
 			head.ID, head.Caption, head.Small = "s", "The service", true
 			parts := []Section{{ID: "head", Table: v.tabled(head)},
-				{ID: "reals", Title: "Real servers", Table: v.tabled(realTable(v, one)), Command: realCommand(one[0])}}
+				{ID: "reals", Title: "Real servers", Table: v.tabled(realTable(v, reals(one))), Command: realCommand(one[0])}}
 			if nodes := nodeTable(one[0]); nodes.N > 0 {
 				parts = append(parts, Section{ID: "nodes", Title: "What other nodes find", Table: v.tabled(nodes)})
 			}

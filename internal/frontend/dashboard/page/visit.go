@@ -28,18 +28,34 @@ type Visit struct {
 	gone, waiting bool
 	old           time.Time
 	oldest        time.Time
-	refresh       []func() uint64
+	version       uint64
+	// charted is set if the page has charts.
+	charted bool
+	refresh []func() source.Status
+	// patient ends when the page must not wait for readings any longer.
+	patient context.Context
 }
+
+// patience is how long a page waits for the readings of its values.
+const patience = 200 * time.Millisecond
 
 // get returns the value of a source for the page, and false if there is none yet. what names it in texts.
 func get[T any](v *Visit, s *source.Source[T], what string) (T, bool) {
-	value, status := s.Get(v.Context)
+	value, status := s.Get(v.patient)
+	return value, v.note(status, s.Refresh, what)
+}
+
+// derive returns what a function makes of the value of a source, as get does. The function, which has a name, is called
+// once for each value: it must not depend on the visit.
+func derive[T, D any](v *Visit, s *source.Source[T], what, name string, of func(T) D) (D, bool) {
+	value, status := source.Derive(v.patient, s, name, of)
 	return value, v.note(status, s.Refresh, what)
 }
 
 // note notes how old a value on the page is. It reports whether there is a value.
-func (v *Visit) note(s source.Status, refresh func() uint64, what string) bool {
+func (v *Visit) note(s source.Status, refresh func() source.Status, what string) bool {
 	v.refresh = append(v.refresh, refresh)
+	v.version += s.Version
 	if s.Err != nil {
 		v.failed(s.Err, what, s.At)
 	}
@@ -98,14 +114,24 @@ func (v *Visit) read() template.HTML {
 	return template.HTML(`<p class="read">Read ` + table.ReadAge(v.oldest) + ` ago.</p>`)
 }
 
-// versions returns the sum of the versions of all sources of the page.
-func (v *Visit) versions() func() uint64 {
-	refresh := v.refresh
-	return func() (sum uint64) {
-		for _, f := range refresh {
-			sum += f()
+// redraw is how long the charts of a page that has not changed stay.
+const redraw = 10 * time.Second
+
+// newest returns the function Newest of the rendering.
+func (v *Visit) newest() func() (version uint64, read time.Time) {
+	refresh, now, charted := v.refresh, v.now, v.charted
+	return func() (version uint64, read time.Time) {
+		if charted {
+			version = uint64(time.Since(now) / redraw)
 		}
-		return sum
+		for _, f := range refresh {
+			s := f()
+			version += s.Version
+			if !s.At.IsZero() && (read.IsZero() || s.At.Before(read)) {
+				read = s.At
+			}
+		}
+		return version, read
 	}
 }
 
@@ -113,14 +139,6 @@ func (v *Visit) versions() func() uint64 {
 func (v *Visit) tabled(t table.Table) *table.View {
 	view := t.Arrange(v.link(v.page.Path), v.Query)
 	return &view
-}
-
-// since returns the age of a time as HTML.
-func since(t time.Time) template.HTML {
-	if t.IsZero() {
-		return ""
-	}
-	return template.HTML(table.Age(t))
 }
 
 // form returns a button that asks for an action: pairs of names and values.

@@ -70,30 +70,67 @@ type Set struct {
 	Host        *Source[Host]
 	Kernel      *Source[plan.Facts]
 	Lab         *Source[Lab]
+	// changes is the daemon's counter of changes.
+	changes *Source[uint64]
 }
 
 // Of returns the sources. daemon, gateway and host can be nil.
 func Of(daemon *admin.Client, gateway func(ctx context.Context, path string, into any) error,
 	host Examiner) *Set {
-	s := &Set{Lab: New(here(readLab))}
+	s := &Set{Lab: New(here(readLab), nil)}
+	var changes func() uint64
 	if daemon != nil {
-		s.Services = New(daemon.Services)
-		s.Attachments = New(daemon.Attachments)
+		s.changes = New(daemon.Changes, nil)
+		changes = s.count
+		s.Services = New(daemon.Services, changes)
+		s.Attachments = New(daemon.Attachments, changes)
 		s.Networks = New(func(ctx context.Context) (admin.Networks, error) {
 			return admin.ListNetworks.Do(ctx, daemon)
-		})
-		s.Events = New(daemon.Events)
-		s.Stats = New(daemon.Stats)
-		s.Cluster = New(func(ctx context.Context) (Cluster, error) { return readCluster(ctx, daemon) })
+		}, changes)
+		s.Events = New(daemon.Events, changes)
+		s.Stats = New(daemon.Stats, changes)
+		s.Cluster = New(func(ctx context.Context) (Cluster, error) { return readCluster(ctx, daemon) }, changes)
 	}
 	if gateway != nil {
-		s.Gateway = New(func(ctx context.Context) (Gateway, error) { return readGateway(ctx, gateway) })
+		s.Gateway = New(func(ctx context.Context) (Gateway, error) { return readGateway(ctx, gateway) }, changes)
 	}
 	if host != nil {
-		s.Host = New(here(func(ctx context.Context) (Host, error) { return readHost(ctx, host) }))
-		s.Kernel = New(here(once(host.Kernel)))
+		s.Host = New(here(func(ctx context.Context) (Host, error) { return readHost(ctx, host) }), changes)
+		s.Kernel = New(here(once(host.Kernel)), nil)
 	}
 	return s
+}
+
+// count returns the daemon's counter of changes, as it was up to a second ago.
+func (s *Set) count() uint64 {
+	s.changes.Refresh()
+	n, _ := s.changes.Get(ended)
+	return n
+}
+
+// ended is a context that has ended: what gets it does not wait.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// Refresh starts the readings of all values of the first page that are due, so that they run at the same time.
+func (s *Set) Refresh() {
+	if s.Services != nil {
+		s.Services.Refresh()
+		s.Attachments.Refresh()
+		s.Networks.Refresh()
+		s.Events.Refresh()
+		s.Stats.Refresh()
+		s.Cluster.Refresh()
+	}
+	if s.Gateway != nil {
+		s.Gateway.Refresh()
+	}
+	if s.Host != nil {
+		s.Host.Refresh()
+	}
 }
 
 // nodesLimit is how long to wait for the answers of other nodes.

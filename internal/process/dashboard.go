@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/dashboard"
 	"fairlead/internal/frontend/dashboard/access"
@@ -43,10 +44,15 @@ func newWindow(opt Options) (w window, err error) {
 
 // show serves the dashboard until stop is called. It asks the daemon at its socket, as commands do, so that no
 // request waits for the daemon's mutex here.
-func (w window) show(opt Options, pins string) (stop func() error) {
+func (w window) show(opt Options, pins string, note func(api.Event)) (stop func() error) {
 	if w.at == nil {
 		return func() error { return nil }
 	}
+	w.at.OnKept(func(err error) {
+		note(api.Event{Kind: api.Unhealed, Object: "certificate of the dashboard",
+			Detail: err.Error() + ": the earlier certificate is used: correct the files of --dashboard-cert and " +
+				"--dashboard-key"})
+	})
 	client := admin.NewClient(opt.Socket)
 	d := dashboard.New(dashboard.Options{Daemon: client, Host: examine.Examiner{Daemon: client, Pins: pins},
 		Charts: chart.Live(client.History), Actions: opt.Dashboard.Actions, Who: access.Who, Version: opt.Version,

@@ -168,7 +168,7 @@ func runLocked(ctx context.Context, opt Options) (err error) {
 	names := new(sandbox.EndpointNames)
 	opt.docker, opt.follow = dockerDriver(d, files, host, node, names, opt), dockerTasks(d, files, names, opt)
 	defer closing(gauge.show(d, node, opt))
-	defer closing(window.show(opt, pins))
+	defer closing(window.show(opt, pins, d.Note))
 	if err := serve(ctx, opt, d, gateway, node, idle); err != nil || !opt.TearDown {
 		return err
 	}

@@ -385,6 +385,54 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestRenewedCertificate: a certificate that is replaced is served without a restart. If the new one cannot be used,
+// the earlier one is served, and the reason is reported once.
+func TestRenewedCertificate(t *testing.T) {
+	dir := t.TempDir()
+	writePair(t, dir, "first.example")
+	chain, key := filepath.Join(dir, "chain.pem"), filepath.Join(dir, "key.pem")
+	l, err := access.Listen(access.Options{Address: "127.0.0.1:0", Certificate: chain, Key: key, ClientCA: chain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reported []error
+	l.OnKept(func(err error) { reported = append(reported, err) })
+	serve(t, l, newFake(t, values(time.Now())), false)
+	age := time.Hour
+	shown := func() string {
+		t.Helper()
+		age -= time.Minute // the files are older than a moment, and differ from those before
+		for _, file := range []string{chain, key} {
+			if err := os.Chtimes(file, time.Now(), time.Now().Add(-age)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].DNSNames[0]
+	}
+	if got := shown(); got != "first.example" {
+		t.Errorf("the first certificate is that of %s", got)
+	}
+	writePair(t, dir, "second.example")
+	if got := shown(); got != "second.example" {
+		t.Errorf("after the renewal, the certificate is that of %s", got)
+	}
+	if err := os.WriteFile(key, []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := shown(); got != "second.example" || len(reported) != 1 {
+		t.Errorf("with a broken key, the certificate is that of %s, and %v is reported", got, reported)
+	}
+	writePair(t, dir, "third.example")
+	if got := shown(); got != "third.example" || len(reported) != 1 {
+		t.Errorf("after the repair, the certificate is that of %s, and %v is reported", got, reported)
+	}
+}
+
 // TestUnsafeAddresses: no option serves the dashboard to strangers.
 func TestUnsafeAddresses(t *testing.T) {
 	for _, o := range []access.Options{{Address: "127.0.0.1:0"}, {Address: "0.0.0.0:9443"}, {Address: ":9443"},

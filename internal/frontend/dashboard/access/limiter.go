@@ -11,7 +11,8 @@ const (
 	// maxWrong is how many an address may send in window.
 	maxWrong = 5
 	window   = time.Minute
-	// maxAddresses is how many addresses are remembered. When there are more, all others share one limit.
+	// maxAddresses is how many addresses are remembered. When there are more, the one whose window began first is
+	// forgotten, so that hosts with many addresses cannot hold up others.
 	maxAddresses = 1024
 )
 
@@ -29,8 +30,8 @@ type attempts struct {
 
 func newLimiter() *limiter { return &limiter{wrong: map[netip.Prefix]attempts{}} }
 
-// of returns what an address is counted as: an IPv4 address, or the /64 of an IPv6 address.
-func (l *limiter) of(remote string) netip.Prefix {
+// prefixOf returns what an address is counted as: an IPv4 address, or the /64 of an IPv6 address.
+func prefixOf(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Prefix{}
@@ -40,33 +41,41 @@ func (l *limiter) of(remote string) netip.Prefix {
 		bits = 32
 	}
 	p, _ := addr.Prefix(bits) // the length is valid
-	if _, known := l.wrong[p]; !known && len(l.wrong) >= maxAddresses {
-		return netip.Prefix{}
-	}
 	return p
 }
 
-// allow reports whether an address may send another token.
-func (l *limiter) allow(remote string) bool {
+// pass notes an attempt of an address with a right or a wrong token. It reports false if too many wrong ones came
+// before.
+func (l *limiter) pass(remote string, right bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for p, a := range l.wrong {
-		if time.Since(a.since) > window {
-			delete(l.wrong, p)
-		}
+	p := prefixOf(remote)
+	a := l.wrong[p]
+	if time.Since(a.since) > window {
+		a = attempts{since: time.Now()}
 	}
-	return l.wrong[l.of(remote)].n < maxWrong
+	if a.n >= maxWrong {
+		return false
+	}
+	if !right {
+		a.n++
+		l.wrong[p] = a
+		l.limit()
+	}
+	return true
 }
 
-// failed counts a wrong token.
-func (l *limiter) failed(remote string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p := l.of(remote)
-	a := l.wrong[p]
-	if a.n == 0 {
-		a.since = time.Now()
+// limit forgets the address whose window began first, if there are too many. l.mu is held.
+func (l *limiter) limit() {
+	if len(l.wrong) <= maxAddresses {
+		return
 	}
-	a.n++
-	l.wrong[p] = a
+	var first netip.Prefix
+	var began time.Time
+	for p, a := range l.wrong {
+		if began.IsZero() || a.since.Before(began) {
+			first, began = p, a.since
+		}
+	}
+	delete(l.wrong, first)
 }

@@ -72,6 +72,15 @@ type Listener struct {
 	net.Listener
 	// guard wraps the dashboard.
 	guard func(http.Handler) http.Handler
+	// own is the certificate of this host; nil without TLS.
+	own *certificate
+}
+
+// OnKept makes Serve report why a certificate that has changed cannot be used. The earlier one is served then.
+func (l *Listener) OnKept(report func(error)) {
+	if l.own != nil {
+		l.own.kept = report
+	}
 }
 
 // Listen listens. It returns the errors of Check, and those of files.
@@ -84,9 +93,8 @@ func Listen(o Options) (*Listener, error) {
 		if err != nil {
 			return nil, fmt.Errorf("serve the dashboard: %w", err)
 		}
-		return &Listener{netutil.LimitListener(identified{l}, maxConns), func(h http.Handler) http.Handler {
-			return OnlyHosts(Loopback, h)
-		}}, nil
+		return &Listener{Listener: netutil.LimitListener(identified{l}, maxConns),
+			guard: func(h http.Handler) http.Handler { return OnlyHosts(Loopback, h) }}, nil
 	}
 	config, own, err := o.tls()
 	if err != nil {
@@ -105,9 +113,9 @@ func Listen(o Options) (*Listener, error) {
 		return nil, fmt.Errorf("serve the dashboard: %w", err)
 	}
 	named := func(h http.Handler) http.Handler {
-		return OnlyHosts(func(name string) bool { return own.VerifyHostname(name) == nil }, named(guard(h)))
+		return OnlyHosts(func(name string) bool { return own.current().Leaf.VerifyHostname(name) == nil }, named(guard(h)))
 	}
-	return &Listener{tls.NewListener(netutil.LimitListener(l, maxConns), config), named}, nil
+	return &Listener{tls.NewListener(netutil.LimitListener(l, maxConns), config), named, own}, nil
 }
 
 // named notes the name of the client's certificate, if there is one.
@@ -121,13 +129,13 @@ func named(h http.Handler) http.Handler {
 }
 
 // tls returns the configuration of TLS, and the certificate of this host.
-func (o Options) tls() (*tls.Config, *x509.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(o.Certificate, o.Key)
+func (o Options) tls() (*tls.Config, *certificate, error) {
+	own, err := newCertificate(o.Certificate, o.Key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the certificate: %w", err)
+		return nil, nil, err
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
-		NextProtos: []string{"http/1.1"}}
+	c := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.current(), nil }}
 	if o.ClientCA != "" {
 		text, err := os.ReadFile(o.ClientCA)
 		if err != nil {
@@ -138,7 +146,7 @@ func (o Options) tls() (*tls.Config, *x509.Certificate, error) {
 			return nil, nil, fmt.Errorf("read the authorities of clients: %s has no certificate in PEM", o.ClientCA)
 		}
 	}
-	return c, pair.Leaf, nil
+	return c, own, nil
 }
 
 // ListenLocal listens on a loopback address without TLS. The credential is a one-time token.
@@ -154,7 +162,7 @@ func ListenLocal(address string) (*Listener, *OneTime, error) {
 	}
 	token := NewOneTime()
 	guard := func(h http.Handler) http.Handler { return OnlyHosts(Loopback, token.Guard(h)) }
-	return &Listener{netutil.LimitListener(l, maxConns), guard}, token, nil
+	return &Listener{Listener: netutil.LimitListener(l, maxConns), guard: guard}, token, nil
 }
 
 // The limits of connections and requests.

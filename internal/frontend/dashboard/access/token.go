@@ -182,11 +182,9 @@ func (s *Stored) Guard(h http.Handler) http.Handler {
 
 // try checks a token, unless too many wrong ones came from the address.
 func (s *Stored) try(from, token string) (name string, ok, wait bool) {
-	if !s.slow.allow(from) {
+	name, ok = s.name(token)
+	if !s.slow.pass(from, ok) {
 		return "", false, true
-	}
-	if name, ok = s.name(token); !ok {
-		s.slow.failed(from)
 	}
 	return name, ok, false
 }

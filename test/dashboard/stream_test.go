@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -111,6 +112,28 @@ func TestStreamsAreLimited(t *testing.T) {
 	for {
 		if _, answer, _ := listen(t, at.URL, "/events"); answer.StatusCode == http.StatusOK {
 			break
+		}
+	}
+}
+
+// TestNodesOfACluster: the page of the cluster says of every node what it holds and what its checks find, and why
+// the rest is unknown.
+func TestNodesOfACluster(t *testing.T) {
+	all := values(time.Now())
+	service := webService(time.Now())
+	service.Servers[0].Nodes = []api.NodeFinding{{Node: "host2", State: api.RealDown}}
+	service.Servers[1].Nodes = []api.NodeFinding{{Node: "host2", State: api.RealUp}}
+	all["/v1/services"] = admin.Services{Services: []api.ServiceView{service}}
+	all["/v1/cluster"] = api.ClusterStatus{Name: "default", Node: "host1", Nodes: []api.ClusterNodeStatus{
+		{ID: "1", Name: "host1", Alive: true}, {ID: "2", Name: "host2", Alive: true}, {ID: "3", Name: "host3"}},
+		Etcd: api.EtcdHealth{Connected: true}, Addresses: []api.ClusterAddress{{Holder: "host2",
+			ClusterAddressSpec: api.ClusterAddressSpec{Address: netip.MustParsePrefix("192.0.2.10/24")}}}}
+	all["/v1/cluster/bgp"] = admin.ClusterBGPSessions{}
+	_, text := get(t, served(t, newFake(t, all), nil).URL+"/cluster")
+	for _, want := range []string{"host2</th><td>192.0.2.10</td>", "1 up, 1 down",
+		"unknown, because it has not reported any", "unknown, because the cluster&#39;s records do not hold it"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
 	}
 }

@@ -36,6 +36,7 @@ func cluster() Page {
 				{ID: "addresses", Title: "Virtual addresses", Table: v.tabled(addressTable(v, c.Status)),
 					Command: "fairlead cluster address move ADDRESS NODE"},
 				{ID: "nodes", Title: "Nodes", Table: v.tabled(nodesTable(c.Status))},
+				{ID: "has", Title: "What each node has", Table: v.tabled(hasTable(v, c.Status))},
 				{ID: "etcd", Title: "etcd", Table: v.tabled(etcdTable(c.Status.Etcd))}}
 			if len(c.Sessions) > 0 {
 				parts = append(parts, Section{ID: "bgp", Title: "Routers", Table: v.tabled(sessionTable(c.Sessions))})
@@ -107,6 +108,46 @@ func nodesTable(s api.ClusterStatus) table.Table {
 			}
 			cells[3].State = nodeState(n)
 			return table.Row{ID: table.ID("node", n.ID), Cells: cells}
+		}}
+}
+
+// unknownThere is why the page does not show what only the node itself knows.
+const unknownThere = "unknown, because the cluster's records do not hold it: open the dashboard of that node"
+
+// hasTable lists what this node knows of the others without asking them: the virtual addresses that they hold, and what
+// their checks have reported.
+func hasTable(v *Visit, s api.ClusterStatus) table.Table {
+	holds, up, down := map[string][]string{}, map[string]int{}, map[string]int{}
+	for _, a := range s.Addresses {
+		holds[a.Holder] = append(holds[a.Holder], a.Address.Addr().String())
+	}
+	services, _ := get(v, v.Sources.Services, "services")
+	for _, r := range reals(services) {
+		for _, n := range r.view.Nodes {
+			switch n.State {
+			case api.RealUp:
+				up[n.Node]++
+			case api.RealDown:
+				down[n.Node]++
+			}
+		}
+	}
+	return table.Table{ID: "h", Caption: "What each node has", Small: true, N: len(s.Nodes),
+		Columns: table.Columns("node=Node|holds=Holds virtual addresses|found=Its checks of this node's services|" +
+			"ports=Published ports and containers"), Row: func(i int) table.Row {
+			name := s.Nodes[i].Name
+			found, ports := "unknown, because it has not reported any", unknownThere
+			if up[name]+down[name] > 0 {
+				found = fmt.Sprintf("%d up, %d down", up[name], down[name])
+			}
+			if name == s.Node {
+				found, ports = "see Services", "see Ports"
+			}
+			cells := table.Texts(name, wording.OrDash(strings.Join(holds[name], " ")), found, ports)
+			if down[name] > 0 {
+				cells[2].State = table.Warn
+			}
+			return table.Row{ID: table.ID("has", s.Nodes[i].ID), Cells: cells}
 		}}
 }
 

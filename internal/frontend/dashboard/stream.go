@@ -126,7 +126,9 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		rendered, event, err := with.render(func() (page.Rendered, error) { return d.site.Render(r.Context(), p, query) })
+		rendered, event, err := with.render(func() (page.Rendered, error) {
+			return d.site.Render(r.Context(), p, query)
+		})
 		if err != nil {
 			d.opt.Log.Error("show the dashboard", "error", err)
 			return

@@ -113,7 +113,8 @@ func Listen(o Options) (*Listener, error) {
 		return nil, fmt.Errorf("serve the dashboard: %w", err)
 	}
 	named := func(h http.Handler) http.Handler {
-		return OnlyHosts(func(name string) bool { return own.current().Leaf.VerifyHostname(name) == nil }, named(guard(h)))
+		return OnlyHosts(func(name string) bool { return own.current().Leaf.VerifyHostname(name) == nil },
+			named(guard(h)))
 	}
 	return &Listener{tls.NewListener(netutil.LimitListener(l, maxConns), config), named, own}, nil
 }

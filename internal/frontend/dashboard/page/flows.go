@@ -26,7 +26,8 @@ func flows() Page {
 				t, _ := derive(v, v.Sources.Stats, "counters", name, of)
 				return v.tabled(t)
 			}
-			return []Section{fill, {ID: "publishes", Title: "Published ports", Table: sorted("publishes", publishTable)},
+			return []Section{fill,
+				{ID: "publishes", Title: "Published ports", Table: sorted("publishes", publishTable)},
 				{ID: "reals", Title: "Real servers", Table: sorted("reals", realStatsTable)},
 				{ID: "endpoints", Title: "Endpoints", Table: sorted("endpoints", endpointTable)}}
 		}}

@@ -128,7 +128,8 @@ func wrongAttachments(attachments []api.View) (all []Item) {
 
 func wrongNetworks(n admin.Networks) (all []Item) {
 	for _, name := range slices.Sorted(maps.Keys(n.Unavailable)) {
-		all = append(all, Item{State: table.Bad, Mark: "unavailable", What: "network " + name, Text: n.Unavailable[name]})
+		all = append(all, Item{State: table.Bad, Mark: "unavailable", What: "network " + name,
+			Text: n.Unavailable[name]})
 	}
 	return all
 }

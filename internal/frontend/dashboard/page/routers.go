@@ -49,8 +49,8 @@ func routers() Page {
 				Table: v.tabled(listTable("", "Routers", list("routers", routerList), "Protocol",
 					"Name", "Entry points", "Rule", "Service", "State", "Reason"))},
 				Section{ID: "services", Title: "Services of the gateway", Table: v.tabled(listTable("s",
-					"Services of the gateway", list("services", serviceList), "Protocol", "Name", "Type", "Servers", "State",
-					"Reason"))},
+					"Services of the gateway", list("services", serviceList), "Protocol", "Name", "Type", "Servers",
+					"State", "Reason"))},
 				Section{ID: "middlewares", Title: "Middlewares", Table: v.tabled(listTable("m", "Middlewares",
 					list("middlewares", middlewareList), "Protocol", "Name", "Type", "Used by", "State", "Reason"))})
 		}}

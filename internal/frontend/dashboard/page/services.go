@@ -163,7 +163,8 @@ func service() Page {
 			head := serviceTable(v, one)
 			head.ID, head.Caption, head.Small = "s", "The service", true
 			parts := []Section{{ID: "head", Table: v.tabled(head)},
-				{ID: "reals", Title: "Real servers", Table: v.tabled(realTable(v, reals(one))), Command: realCommand(one[0])}}
+				{ID: "reals", Title: "Real servers", Table: v.tabled(realTable(v, reals(one))),
+					Command: realCommand(one[0])}}
 			if nodes := nodeTable(one[0]); nodes.N > 0 {
 				parts = append(parts, Section{ID: "nodes", Title: "What other nodes find", Table: v.tabled(nodes)})
 			}

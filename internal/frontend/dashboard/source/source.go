@@ -188,7 +188,8 @@ func (s *reader) run(done chan struct{}) {
 	s.mu.Lock()
 	before, failed := s.value, s.status.Err
 	s.mu.Unlock()
-	same := before != nil && fmt.Sprint(err) == fmt.Sprint(failed) && (err != nil || reflect.DeepEqual(before.read, read))
+	same := before != nil && fmt.Sprint(err) == fmt.Sprint(failed) &&
+		(err != nil || reflect.DeepEqual(before.read, read))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tried = time.Now()

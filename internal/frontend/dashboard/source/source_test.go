@@ -127,8 +127,11 @@ func TestPanic(t *testing.T) {
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, changes := 0, uint64(0)
-		s := source.New(func(context.Context) (int, error) { time.Sleep(100 * time.Millisecond); reads++; return 7, nil },
-			func() uint64 { return changes })
+		s := source.New(func(context.Context) (int, error) {
+			time.Sleep(100 * time.Millisecond)
+			reads++
+			return 7, nil
+		}, func() uint64 { return changes })
 		s.Get(t.Context())
 		second := func() {
 			time.Sleep(time.Second)

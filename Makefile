@@ -168,6 +168,13 @@ soak: ## change publishes under load while the engine, then the daemon, is kille
 	FAIRLEAD_TRUTH=30000 FAIRLEAD_TRUTH_FIRST=$$(date +%s) go test -count=1 -timeout 0 -v -run GeneratedHosts ./test/truth
 	FAIRLEAD_DEBIANS=bookworm,trixie FAIRLEAD_UPGRADES=20 go test -count=1 -timeout 0 -v -run TestPackage$$ ./test/release
 
+# -accept makes the counted instructions the accepted ones, and -format json prints them as JSON.
+INSTRUCTIONS_FLAGS ?=
+
+.PHONY: instructions
+instructions: check-go debian ## count the instructions of a round trip, connection and packet per path on other kernels, and compare them with the accepted figures
+	go test -count=1 -timeout 1h -run '^TestInstructions$$' ./test/vm -whole $(INSTRUCTIONS_FLAGS)
+
 .PHONY: ratios
 ratios: ## measure the same on one machine and between two namespaces as machines, and compare the ratios (root, an idle machine; about 15 minutes)
 	FAIRLEAD_RATIOS='$(RATIOS)' go test -run '^$$' -bench Ratios -benchtime 1x -timeout 0 ./test/machines

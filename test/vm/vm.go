@@ -1,6 +1,6 @@
 // Package vm runs commands and this module's tests on other kernels than the host's: Debian's
 // kernel and that of its backports, unpacked and not installed, in an emulated machine that exists
-// for one command. It measures nothing, because an emulator's clock is not usable for that.
+// for one command. Its clock is not usable to measure time: it counts instructions, which TestInstructions compares.
 //
 // # Theory of operation
 //

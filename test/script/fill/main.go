@@ -5,7 +5,8 @@
 // It replaces the text between the markers <!-- generated:begin fairlead … --> and
 // <!-- generated:end --> with the output of that command, run with BINARY as fairlead. Below
 // <!-- generated:begin results FILE SUITE --> it writes a summary of that suite's output, which it
-// reads from FILE.
+// reads from FILE, and below <!-- generated:begin instructions FILE --> the table of the figures in
+// FILE (package vm).
 package main
 
 import (
@@ -19,6 +20,7 @@ import (
 	"strings"
 
 	"fairlead/test/script"
+	"fairlead/test/vm"
 )
 
 func main() {
@@ -42,8 +44,11 @@ func fill(binary string, roots []string) error {
 		if len(words) > 0 && words[0] == "results" {
 			return script.Summary(".", command)
 		}
+		if len(words) == 2 && words[0] == "instructions" {
+			return vm.Table(words[1])
+		}
 		if len(words) == 0 || words[0] != "fairlead" {
-			return nil, errors.New("a generated part must come from a fairlead command or from results")
+			return nil, errors.New("a generated part must come from a fairlead command, from results or from instructions")
 		}
 		cmd := exec.Command(binary, words[1:]...)
 		cmd.Stderr = os.Stderr

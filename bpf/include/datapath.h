@@ -144,13 +144,17 @@ inline_always struct flow *find_alias(const struct alias_key *name, struct flow_
 /* find_aliased_flow does the same for a packet of the client that arrived on the link. */
 static __noinline struct flow *find_aliased_flow(const struct packet *p, struct flow_key *key, __u32 ifindex)
 {
-	struct alias_key name = {
-		.client = p->src, .host = p->dst, .client_port = p->sport, .host_port = p->dport,
-		.class = scoped_class(p->class, &p->src, ifindex),
-	};
 	__u32 slot = 0, *ever = bpf_map_lookup_elem(&fl_aliased, &slot);
+	struct alias_key name = {};
 
-	return ever && *ever ? find_alias(&name, key) : 0;
+	if (!ever || !*ever)
+		return 0;
+	name.client = p->src;
+	name.host = p->dst;
+	name.client_port = p->sport;
+	name.host_port = p->dport;
+	name.class = scoped_class(p->class, &p->src, ifindex);
+	return find_alias(&name, key);
 }
 
 /* find_quoted_flow finds the flow of a packet to the client that an ICMP error on the
@@ -195,11 +199,14 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
 	fresh.tick = bpf_jiffies64();
 	fresh.seen = bpf_ktime_get_coarse_ns();
 	if (!same(&p->src, &l->to) && !is_link_local(&p->src)) {
-		f = find_flow(key);
-		if (f && is_stale(f, p->class))
-			delete_flow(key);
 		if (!insert_young(key, &fresh))
-			return find_flow(key);
+			return find_young_flow(key);
+		f = find_flow(key);
+		if (f && is_stale(f, p->class)) {
+			delete_flow(key);
+			if (!insert_young(key, &fresh))
+				return find_young_flow(key);
+		}
 	} else {
 		alias.client = l->masquerade;
 	}
@@ -291,14 +298,14 @@ inline_always int opens_flow(const struct flow *f, const struct packet *p)
 	       (f->flags & FLOW_ANSWERED) && f->fin[OUTWARD] - p->ack < RESET_WINDOW;
 }
 
-/* promote_flow moves a flow into the map of open flows. */
-static __noinline struct flow *promote_flow(const struct flow_key *key, struct flow *f)
+/* promote_flow moves a flow into the map of open flows. The caller must not use the flow
+ * any more, because the kernel may reuse its memory.
+ */
+static __noinline void promote_flow(const struct flow_key *key, struct flow *f)
 {
 	f->flags |= FLOW_OPEN;
-	if (bpf_map_update_elem(&fl_flows_tcp, key, f, BPF_ANY))
-		return f;
-	bpf_map_delete_elem(&fl_young_flows, key);
-	return bpf_map_lookup_elem(&fl_flows_tcp, key);
+	if (!bpf_map_update_elem(&fl_flows_tcp, key, f, BPF_ANY))
+		bpf_map_delete_elem(&fl_young_flows, key);
 }
 
 /* note_sent stores the endpoint's next sequence number until the flow is open. */
@@ -318,7 +325,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	struct mapping *l;
 	struct flow *f;
 	__u32 slot;
-	int last;
+	int last, opens;
 
 	if (p->kind == PACKET_ERROR) {
 		last = error_inward(skb, p, flags);
@@ -358,10 +365,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 		f->slot = slot;
 		f->link = l->ifindex;
 	}
-	if (!(f->flags & FLOW_OPEN) && opens_flow(f, p))
-		f = promote_flow(&key, f);
-	if (!f)
-		return count_drop(slot, INWARD);
+	opens = !(f->flags & FLOW_OPEN) && opens_flow(f, p);
 	last = track(skb->len, f, p, INWARD);
 	to.src = &key.client;
 	to.sport = key.client_port;
@@ -371,6 +375,8 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 		return count_drop(slot, INWARD);
 	if (last)
 		end_flow(f, &key);
+	else if (opens)
+		promote_flow(&key, f);
 	return redirect_to_sandbox(skb, l->ifindex);
 }
 
@@ -410,6 +416,19 @@ global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 fro
 
 #define NOT_A_REPLY 1000
 
+/* find_replied_flow finds the flow with the key of a reply. The flow of the answer to a SYN is
+ * half-open as a rule.
+ */
+inline_always struct flow *find_replied_flow(const struct flow_key *key, const struct packet *p)
+{
+	struct flow *f;
+
+	if ((p->class & 1) || (p->tcp_flags & (TCP_SYN | TCP_ACK)) != (TCP_SYN | TCP_ACK))
+		return find_flow(key);
+	f = find_young_flow(key);
+	return f ? f : bpf_map_lookup_elem(&fl_flows_tcp, key);
+}
+
 /* outward translates an endpoint's reply, so that it comes from the address that the
  * client dialled, and sends it to the client. On uplinks only real servers reply.
  * Returns NOT_A_REPLY for packets without a flow.
@@ -419,13 +438,13 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 	struct flow_key key = {};
 	struct ends to;
 	struct flow *f;
-	int last, act;
+	int last, opens, act;
 	__u32 mtu;
 
 	if (p->kind == PACKET_ERROR)
 		return error_outward(skb, p, from_uplink ? FROM_UPLINK : FROM_SANDBOX);
 	reply_key(&key, p);
-	f = find_flow(&key);
+	f = find_replied_flow(&key, p);
 	if (!f || (from_uplink && !is_real(f->slot)))
 		return NOT_A_REPLY;
 	if (f->link != skb->ifindex && !follow_endpoint(skb, skb->ifindex, p, f, from_uplink))
@@ -449,10 +468,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 		count_reset(f, p);
 	else
 		note_sent(f, p);
-	if (f->flags & FLOW_OUTBOUND && opens_outbound(f, p))
-		f = promote_flow(&key, f);
-	if (!f)
-		return count_drop(OUTBOUND_SLOT, OUTWARD);
+	opens = f->flags & FLOW_OUTBOUND && opens_outbound(f, p);
 	last = track(skb->len, f, p, OUTWARD);
 	reply_ends(&to, f);
 	if (rewrite(skb, p, &to) || (f->flags & FLOW_OUTBOUND && decrement_ttl(skb, p)))
@@ -462,5 +478,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 		count_drop(f->slot, OUTWARD);
 	if (last)
 		end_flow(f, &key);
+	else if (opens)
+		promote_flow(&key, f);
 	return act;
 }

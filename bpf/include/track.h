@@ -63,6 +63,12 @@ inline_always struct flow *find_flow(const struct flow_key *key)
 	return f ? f : bpf_map_lookup_elem(&fl_young_flows, key);
 }
 
+/* find_young_flow finds a flow that has just been inserted (insert_young). */
+inline_always struct flow *find_young_flow(const struct flow_key *key)
+{
+	return (key->class & 1) ? bpf_map_lookup_elem(&fl_flows_udp, key) : bpf_map_lookup_elem(&fl_young_flows, key);
+}
+
 /* insert_young inserts a new flow into the map of half-open flows (UDP: of flows) and
  * returns 0. It fails if another flow has the key.
  */

@@ -73,6 +73,9 @@ const (
 	// OutboundExhausted means that no port was free for outbound connections that the eBPF
 	// programs translate. The kernel forwards them.
 	OutboundExhausted EventKind = "outbound ports used up"
+	// FlowtableCleared means that rules of the host have changed, and that the connections in
+	// the flowtable pass all rules again.
+	FlowtableCleared EventKind = "flowtable cleared"
 )
 
 // Event is a change of the host or of a virtual service.

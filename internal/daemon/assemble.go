@@ -68,6 +68,7 @@ func (d *Daemon) addParts(watcher *watch.Watcher) {
 		Services: d.services, Applier: d.applier, Endpoints: d.engineRequests, Engine: d.engine, Leases: d.leases,
 		Watcher: watcher, Healed: cfg.Meter.Healed,
 		RenewHost: func() error { return cfg.Inspector.EBPF().RenewHost() },
+		EndFlows:  cfg.Host.EndFlows,
 		Exhausted: func() uint64 { return datapath.Exhausted(cfg.Inspector.EBPF()) }})
 }
 

@@ -23,6 +23,8 @@ type Host interface {
 	watched.Host
 	WatchSandboxes(context.Context) (<-chan int, error)
 	Watch(context.Context) (*watch.Watcher, error)
+	// EndFlows ends the connections in the flowtable, and reports whether there is one.
+	EndFlows() (bool, error)
 	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error
 }

@@ -66,6 +66,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var kept sync.WaitGroup
 	kept.Go(func() { d.healer.KeepProxy(ctx, d.cfg.ProxyEnded) })
 	kept.Go(func() { d.healer.Follow(ctx) })
+	kept.Go(func() { d.healer.FollowRules(ctx) })
 	kept.Go(func() { d.services.Run(ctx) })
 	kept.Go(func() { d.keepGateway(ctx) })
 	defer func() { stop(); kept.Wait(); d.resets.WaitAll() }()

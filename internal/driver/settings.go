@@ -20,6 +20,7 @@ const (
 	VLAN
 	PKey
 	Outbound
+	Flowtable
 )
 
 // CheckSettings returns an error if the network has a setting that its driver does
@@ -38,6 +39,7 @@ func CheckSettings(n model.Network, own ...Setting) error {
 		{VLAN, n.VLAN != 0, fmt.Sprint("vlan ", n.VLAN), "macvlan and ipvlan"},
 		{PKey, n.PKey != 0, fmt.Sprintf("pkey %#x", n.PKey), "device"},
 		{Outbound, n.Outbound != model.OutboundNFT, fmt.Sprint("outbound ", n.Outbound), "bridge"},
+		{Flowtable, n.Flowtable, "flowtable", "bridge and routed"},
 	} {
 		if s.set && !slices.Contains(own, s.Setting) {
 			return fmt.Errorf("%s: only networks of driver %s have it, and this network has driver %s: leave it out, or choose another driver", s.text, s.drivers, n.Driver)

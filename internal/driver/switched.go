@@ -41,7 +41,7 @@ func Switch(n model.Network, f plan.Facts, linkLocal netip.Prefix) plan.Plan {
 			p = append(p, plan.Address{Link: link, Prefix: linkLocal})
 		}
 	}
-	return append(p, switchRules(n, link)...)
+	return slices.Concat(p, switchRules(n, link), Flows(n, link))
 }
 
 // switchRules plans the rules that isolate the network, and masquerade its packets
@@ -69,7 +69,24 @@ func SwitchPort(n model.Network, e model.Endpoint) plan.Plan {
 	port := plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
 		Master: BridgeLink(n.Name), Hairpin: hairpin(n),
 		Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: EndpointMAC(e), PeerIPv6: EndpointIPv6(n, e)}
-	return slices.Concat(Sandbox(n, e), plan.Plan{port}, Addressing(n, e), Towards(e, link))
+	return slices.Concat(Sandbox(n, e), plan.Plan{port}, Flows(n, link), Addressing(n, e), Towards(e, link))
+}
+
+// Flows plans that established connections through a link of the network bypass the
+// host's FORWARD rules, if the network has flowtable.
+func Flows(n model.Network, link string) plan.Plan {
+	if !n.Flowtable {
+		return nil
+	}
+	return plan.Plan{plan.Flowtable{}, plan.FlowtableLink{Link: link}}
+}
+
+// CheckFlowtable returns an error if the kernel has no flowtables and the network wants one.
+func CheckFlowtable(n model.Network, f plan.Facts) error {
+	if missing := f.Missing[plan.FeatureFlowtable]; n.Flowtable && missing != "" {
+		return fmt.Errorf("flowtable: %s", missing)
+	}
+	return nil
 }
 
 // hairpin reports whether the bridge may send a frame out through the port that it

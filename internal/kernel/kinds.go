@@ -18,7 +18,7 @@ var kinds = kindsByType(
 	uplinksKind, ingressKind, outboundKind, localClientsKind, localRealEgressKind, fastPathKind, bindHooksKind,
 	overlayProgramsKind, overlayStationKind, ebpfMappingKind, grantKind, ebpfServiceKind,
 	tableKind, nftMappingKind, memberKind, proxiedKind, serviceTableKind, nftServiceKind,
-	noTrackKind, guardKind, filterKind,
+	flowtableKind, flowtableLinkKind, noTrackKind, guardKind, filterKind,
 	ipvsTableKind, ipvsMemberKind, localRouteKind, ipvsServiceKind,
 	linkKind, subLinkKind, staleLinkKind, deviceKind, ipoibKind, tunnelKind, wireGuardKind, wireGuardPeerKind,
 	forwardingKind, neighborKind, addressKind, virtualAddressKind, routeKind, sysctlKind, shaperKind,

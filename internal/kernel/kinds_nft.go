@@ -58,6 +58,42 @@ func inTable[T plan.Object](m *watch.Matcher, _ T) bool { return m.TableChanged(
 
 func inServices[T plan.Object](m *watch.Matcher, _ T) bool { return m.TableChanged(plan.ServicesTable) }
 
+var flowtableKind = kind[plan.Flowtable]{
+	set: func(h *Host, _ plan.Flowtable) error {
+		return h.withUplinks(func(names []string) error { return h.nft.SetFlowtable(names) })
+	},
+	del: on(nftOf, (*nft.Handle).DelFlowtable),
+	read: func(h *Host, _ plan.Flowtable) (is plan.Object, err error) {
+		err = h.withUplinks(func(names []string) (err error) { is, err = h.nft.ReadFlowtable(names); return err })
+		return is, err
+	},
+	leftovers: reading(nftOf, (*nft.Handle).LeftoverFlowtable),
+	concerned: func(m *watch.Matcher, _ plan.Flowtable) bool {
+		return m.TableChanged(plan.FlowtableName) || m.UplinksChanged()
+	},
+	polled: true, // legacy iptables sends no messages when rules change
+}
+
+// withUplinks calls fn with the names of the links towards other hosts.
+func (h *Host) withUplinks(fn func(names []string) error) error {
+	links, err := h.ebpf.Uplinks()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, l := range links {
+		names = append(names, l.Attrs().Name)
+	}
+	return fn(names)
+}
+
+var flowtableLinkKind = kind[plan.FlowtableLink]{
+	set:       on(nftOf, (*nft.Handle).SetFlowtableLink),
+	del:       on(nftOf, (*nft.Handle).DelFlowtableLink),
+	read:      reading(nftOf, (*nft.Handle).ReadFlowtableLink),
+	concerned: func(m *watch.Matcher, _ plan.FlowtableLink) bool { return m.TableChanged(plan.FlowtableName) },
+}
+
 var noTrackKind = kind[plan.NoTrack]{
 	set:       on(nftOf, (*nft.Handle).SetNoTrack),
 	del:       on(nftOf, (*nft.Handle).DelNoTrack),

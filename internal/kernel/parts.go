@@ -21,8 +21,14 @@ import (
 // Sockets returns the reader of the sockets in the host's namespace.
 func (h *Host) Sockets() *sockdiag.Reader { return sockdiag.New(h.ns) }
 
+// EndFlows ends the connections in Fairlead's flowtable: the next packet of each passes the
+// host's rules. It reports whether there is a flowtable.
+func (h *Host) EndFlows() (bool, error) { return h.nft.EndFlows() }
+
 // Conntrack returns the host's conntrack table.
-func (h *Host) Conntrack() *conntrack.Table { return conntrack.Open(h.ns) }
+func (h *Host) Conntrack() *conntrack.Table {
+	return conntrack.Open(h.ns).BeforeFlush(func() error { _, err := h.EndFlows(); return err })
+}
 
 // TCP returns what resets TCP connections.
 func (h *Host) TCP() *rawtcp.Handle { return h.tcp }

@@ -88,11 +88,12 @@ var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureIPvlan:       probeIPvlan,
 	plan.FeatureVLAN:         probeVLAN,
 	plan.FeatureIPVS:         probeIPVS,
+	plan.FeatureFlowtable:    probeFlowtable,
 }
 
 // probedByNFT are the features whose probes use the nftables connection. It
 // supports one request at a time: a concurrent one would read the wrong answer.
-var probedByNFT = []plan.Feature{plan.FeatureNAT, plan.FeatureNFTServices, plan.FeatureIPVS}
+var probedByNFT = []plan.Feature{plan.FeatureNAT, plan.FeatureNFTServices, plan.FeatureIPVS, plan.FeatureFlowtable}
 
 // missing returns the features that the kernel lacks, with the reason for each, or an
 // error if this process cannot find out. It runs the probes concurrently where
@@ -182,6 +183,15 @@ func probeNAT(h *Host) error {
 		return fmt.Errorf("the kernel does not support NAT with nftables (%w): load nft_chain_nat, nft_fib_inet, nft_masq and nf_conntrack", err)
 	}
 	return h.nft.Try()
+}
+
+// probeFlowtable creates the table with the flowtable.
+func probeFlowtable(h *Host) error {
+	if err := h.nft.SetFlowtable([]string{"lo"}); err != nil {
+		return fmt.Errorf("the kernel does not support flowtables in nftables (%w): run %s with nft_flow_offload and nf_flow_table_inet",
+			err, plan.FeatureFlowtable.Release())
+	}
+	return h.nft.DelFlowtable(plan.Flowtable{})
 }
 
 // probeNFTServices creates the table of services with one service for each kind

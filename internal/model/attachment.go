@@ -97,7 +97,7 @@ func (n Network) Equal(o Network) bool {
 		n.Parent == o.Parent && slices.Equal(n.ParentAddresses, o.ParentAddresses) && n.Mode == o.Mode &&
 		n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
 		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal && n.Outbound == o.Outbound &&
-		n.AllowOverlap == o.AllowOverlap && n.Origin == o.Origin
+		n.Flowtable == o.Flowtable && n.AllowOverlap == o.AllowOverlap && n.Origin == o.Origin
 }
 
 // Equal reports whether both endpoints are equal.

@@ -214,6 +214,9 @@ type Network struct {
 	// Outbound says what translates the connections that the sandboxes open to hosts
 	// outside.
 	Outbound Outbound `json:"outbound,omitempty"`
+	// Flowtable forwards established connections with other hosts through an nftables
+	// flowtable, past the host's FORWARD rules.
+	Flowtable bool `json:"flowtable,omitempty"`
 	// Internal isolates the network from everything but its host.
 	Internal bool `json:"internal,omitempty"`
 	// AllowOverlap allows subnets that overlap those of the host's links and routes.

@@ -138,6 +138,9 @@ func (n Network) validate() error {
 	if n.Outbound == OutboundEBPF && n.Internal {
 		return errors.New("outbound ebpf: an internal network sends nothing outside: leave it out")
 	}
+	if n.Flowtable && n.Internal {
+		return errors.New("flowtable: an internal network has no connections with other hosts: leave it out")
+	}
 	if n.VLAN > 4094 {
 		return fmt.Errorf("vlan %d: want 1 to 4094", n.VLAN)
 	}

@@ -25,6 +25,7 @@ const (
 	FeatureVLAN         Feature = "vlan"
 	FeatureWireGuard    Feature = "wireguard"
 	FeatureIPVS         Feature = "ipvs"
+	FeatureFlowtable    Feature = "nftables-flowtable"
 )
 
 // Release names the first Linux release with full support of the feature, as in
@@ -38,8 +39,9 @@ func (f Feature) Release() string {
 // later than 3.0. The releases are those of veth(4); br_netfilter as a separate module
 // and per bridge; ipvlan; VXLAN over IPv6; WireGuard; NAT in inet tables and
 // interval maps of several fields; reject in prerouting; IPVS that forgets the
-// flows of removed servers; and the cookie of a socket's network namespace, with
-// which the eBPF programs recognise the host's namespace.
+// flows of removed servers; the cookie of a socket's network namespace, with which
+// the eBPF programs recognise the host's namespace; and flowtables that follow a
+// bridge to its port.
 var since = map[Feature][2]int{
 	FeatureBridgeFilter: {3, 18},
 	FeatureIPvlan:       {3, 19},
@@ -51,6 +53,7 @@ var since = map[Feature][2]int{
 	FeatureEBPF:         {5, 14},
 	FeatureCgroupHooks:  {5, 14},
 	FeatureServices:     {5, 14},
+	FeatureFlowtable:    {5, 13},
 }
 
 // Since returns the first Linux release, as major and minor, with full support of

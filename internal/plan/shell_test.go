@@ -25,7 +25,7 @@ var objects = []plan.Object{
 	plan.Link{}, plan.Address{}, plan.Route{}, plan.Sysctl{}, plan.Table{}, plan.NFTMapping{}, plan.Member{},
 	plan.ServiceTable{}, plan.NFTService{},
 	plan.StaleLink{}, plan.Shaper{}, plan.EBPFService{}, plan.Tunnel{}, plan.Forwarding{}, plan.Neighbor{},
-	plan.NoTrack{}, plan.Listener{},
+	plan.NoTrack{}, plan.Flowtable{}, plan.FlowtableLink{}, plan.Listener{},
 	plan.Reservation{}, plan.VirtualAddress{}, plan.Guard{}, plan.FilterChain{}, plan.Proxied{},
 	plan.OverlayPrograms{}, plan.OverlayStation{},
 }

@@ -147,6 +147,8 @@ func (n *networkFlags) flags(c *cobra.Command) {
 		"setting)")
 	f.StringVar(&n.outbound, "outbound", "nft", "what translates connections to hosts outside: nft, or ebpf past "+
 		"the host's FORWARD rules (driver bridge, IPv4)")
+	f.BoolVar(&n.network.Flowtable, "flowtable", false, "forward established connections with other hosts through an "+
+		"nftables flowtable, past the host's FORWARD rules (drivers bridge and routed)")
 	f.Uint32Var(&n.network.Overlay.VNI, "vni", 0, "VXLAN network identifier")
 	f.Uint16Var(&n.network.Overlay.Port, "port", 0, "UDP port of the overlay's outer packets (default 4789, with "+
 		"--encrypt 51820)")

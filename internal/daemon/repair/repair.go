@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"fairlead/internal/api"
@@ -61,6 +62,9 @@ type Config struct {
 	// Exhausted returns how many outbound flows the kernel has forwarded since the last
 	// call, because no port was free. It can be nil.
 	Exhausted func() uint64
+	// EndFlows ends the connections in the flowtable, so that the next packet of each passes
+	// the host's rules. It reports whether there is a flowtable. It can be nil.
+	EndFlows func() (bool, error)
 	// Healed records that n objects of one kind differed and were repaired.
 	Healed func(kind string, n int)
 }
@@ -72,6 +76,9 @@ type Healer struct {
 	steps *step.Runner
 	// The mutex of the state protects the fields below.
 	conflicts heal.Conflicts
+	// ended counts the changes of rules that have ended the connections in the flowtable and
+	// that no event has reported yet. It needs no mutex.
+	ended atomic.Int64
 	// retry is when everything is repaired again after a failure.
 	retry heal.Retry
 }
@@ -116,6 +123,35 @@ func (h *Healer) Follow(ctx context.Context) {
 	}
 }
 
+// FollowRules ends the connections in the flowtable whenever another program has changed
+// rules, until ctx ends. It needs no mutex, so that nothing delays it. It begins with one
+// such change: rules may have changed while no daemon ran.
+func (h *Healer) FollowRules(ctx context.Context) {
+	if h.cfg.EndFlows == nil {
+		return
+	}
+	for {
+		if had, err := h.cfg.EndFlows(); err != nil {
+			h.state.Warn("end the connections in the flowtable", err)
+		} else if had {
+			h.ended.Add(1)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.cfg.Watcher.RulesChanged():
+		}
+	}
+}
+
+// reportEndedFlows notes that changes of rules have ended the connections in the flowtable.
+func (h *Healer) reportEndedFlows() {
+	if n := h.ended.Swap(0); n > 0 {
+		detail := fmt.Sprintf("rules of the host have changed (%d): the next packet of each connection passes them", n)
+		h.state.Note(api.Event{Kind: api.FlowtableCleared, Object: "flowtable", Detail: detail})
+	}
+}
+
 // watchSettings updates the host's sysctls that are checked, and reports whether
 // anything needs checks.
 func (h *Healer) watchSettings() bool {
@@ -145,6 +181,7 @@ func (h *Healer) check() bool {
 	}
 	defer h.state.Unlock()
 	h.reportExhausted()
+	h.reportEndedFlows()
 	return h.cfg.Watcher.Check()
 }
 
@@ -177,6 +214,9 @@ func (h *Healer) healPending(ctx context.Context) (again time.Duration) {
 	seen := h.cfg.Watcher.Take()
 	if seen.AddressesChanged() || seen.PoliciesChanged() {
 		h.state.Warn("follow the host's addresses and IPsec policies", h.cfg.RenewHost())
+	}
+	if seen.FirewallChanged() {
+		h.cfg.Watcher.NoteRules() // legacy iptables and IPsec send no messages to it
 	}
 	if seen.HostChanged() || seen.FirewallChanged() {
 		h.recheckNetworks()

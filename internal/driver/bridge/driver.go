@@ -22,8 +22,11 @@
 //
 //	sandbox eth0 ── veth ─[ eBPF ]─ uplink
 //
+// With flowtable, established connections with other hosts pass an nftables flowtable
+// (plan.Flowtable) instead of routing, conntrack and the FORWARD hook.
+//
 // Kernel: any with veth and bridge (3.x). filter on needs br_netfilter and Linux
-// 3.18, outbound ebpf Linux 5.14. The bridge does not use the spanning tree protocol.
+// 3.18, outbound ebpf Linux 5.14, flowtable Linux 5.13. The bridge does not use the spanning tree protocol.
 package bridge
 
 import (
@@ -51,7 +54,10 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 	if missing := f.Missing[plan.FeatureEBPF]; n.Outbound == model.OutboundEBPF && missing != "" {
 		return fmt.Errorf("outbound ebpf: %s", missing)
 	}
-	return driver.CheckSwitch(n, f, driver.Outbound)
+	if err := driver.CheckFlowtable(n, f); err != nil {
+		return err
+	}
+	return driver.CheckSwitch(n, f, driver.Outbound, driver.Flowtable)
 }
 
 // Complete implements driver.Driver. It changes nothing.

@@ -46,6 +46,8 @@ func TestDriver(t *testing.T) {
 			Endpoints: []model.Endpoint{web}},
 		{Name: "outbound ebpf with a limit", Network: model.Network{Subnets: dual[:1], Outbound: model.OutboundEBPF},
 			Endpoints: []model.Endpoint{limited}},
+		{Name: "flowtable", Network: model.Network{Subnets: dual[:1], Flowtable: true},
+			Endpoints: []model.Endpoint{only(web, 0)}},
 		{Name: "a process's sandbox", Network: model.Network{Subnets: dual[:1]}, Endpoints: []model.Endpoint{
 			{Name: "a name too long for a link", Network: "net", Sandbox: "/proc/4711/ns/net", Interface: "net1",
 				Addresses: web.Addresses[:1]}}},

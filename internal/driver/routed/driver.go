@@ -17,6 +17,10 @@
 // reachable unless a firewall blocks them. So a network that is not internal has no
 // rules, and if no other network or publish has rules either, no connection is
 // tracked. Kernel: any with veth (3.x).
+//
+// With flowtable, established connections with other hosts pass an nftables flowtable
+// (plan.Flowtable) instead of routing, conntrack and the FORWARD hook. It needs
+// connection tracking, and Linux 5.13.
 package routed
 
 import (
@@ -51,7 +55,10 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 				r.Via)
 		}
 	}
-	return driver.CheckSettings(n)
+	if err := driver.CheckFlowtable(n, f); err != nil {
+		return err
+	}
+	return driver.CheckSettings(n, driver.Flowtable)
 }
 
 // Complete implements driver.Driver. It changes nothing.
@@ -94,7 +101,7 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 			plan.Route{Netns: e.Sandbox, To: driver.Host(gateway), Link: e.InterfaceName()})
 		p = append(p, driver.DefaultRoute(e, gateway)...)
 	}
-	return slices.Concat(p, driver.Extras(e), driver.Towards(e, link))
+	return slices.Concat(p, driver.Flows(n, link), driver.Extras(e), driver.Towards(e, link))
 }
 
 // Attachment implements driver.Driver. Only answers of the endpoint to itself

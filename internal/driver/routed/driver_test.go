@@ -29,6 +29,8 @@ func TestDriver(t *testing.T) {
 			{Prefix: netip.MustParsePrefix("172.30.0.0/24"), Gateway: addr("172.30.0.254")}}},
 			Endpoints: []model.Endpoint{only(web, 0)}},
 		{Name: "mtu", Network: model.Network{Subnets: dual[:1], MTU: 9000}, Endpoints: []model.Endpoint{only(web, 0)}},
+		{Name: "flowtable", Network: model.Network{Subnets: dual[:1], Flowtable: true},
+			Endpoints: []model.Endpoint{only(web, 0)}},
 		{Name: "internal", Network: model.Network{Subnets: dual, Internal: true}, Endpoints: []model.Endpoint{web}},
 	}, Refusals: []drivertest.Refusal{
 		{Name: "no subnet", Want: []string{"needs a subnet"}},

@@ -144,6 +144,24 @@ func (n *netfilter) filter(netns, hook string, part rules.Part, in, out string, 
 	return true
 }
 
+// shortcut records that the connection gets into Fairlead's flowtable, if its packets between
+// the links do.
+func (n *netfilter) shortcut(netns, in, out string, p packet) {
+	rs, ok := n.rules(netns)
+	c, has := rs.Find("inet "+plan.FlowtableName, "forward")
+	if netns != "" || !ok || !has {
+		return
+	}
+	later := n.packetAt(netns, in, out, p)
+	later.Established = true
+	const note = "once the connection is established, its packets pass a flowtable and no FORWARD rule of the host (table " +
+		plan.FlowtableName + "), until a rule changes"
+	matches := func(r rules.Rule) bool { return r.Matches(later) == rules.Yes }
+	if slices.ContainsFunc(c.Rules, matches) && !slices.Contains(n.out.Notes, note) {
+		n.out.Notes = append(n.out.Notes, note)
+	}
+}
+
 // hopAt returns the hop of a packet at a hook that the rules of the verdict decide on.
 func (n *netfilter) hopAt(netns, hook, link string, v rules.Verdict) Hop {
 	return Hop{Kind: Filter, Where: n.name(netns), Link: link, By: ruleText(v.By), Uncertain: !v.Certain,

@@ -278,6 +278,7 @@ func (k *walker) arrive(netns, link string, p packet) {
 	}
 	k.router.routed(netns, link, "forward", r, p)
 	if k.netfilter.filter(netns, "forward", rules.WholeHook, link, r.Link, &p, true) {
+		k.netfilter.shortcut(netns, link, r.Link, p)
 		k.leave(netns, link, r, p)
 	}
 }

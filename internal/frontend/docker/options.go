@@ -67,6 +67,8 @@ func Options() []Option {
 			setFlag(func(n *network) *bool { return &n.Hairpin })},
 		{"outbound", "nft|ebpf", "what translates connections to hosts outside: nft (default), or ebpf past the host's " +
 			"FORWARD rules", func(n *network, v string) error { return syntax.Outbound(&n.Network, v) }},
+		{"flowtable", "true", "forward established connections with other hosts through an nftables flowtable, past the " +
+			"host's FORWARD rules", setFlag(func(n *network) *bool { return &n.Flowtable })},
 		{"allow-overlap", "true", "allow a subnet that overlaps a subnet of the host's links or routes; by default " +
 			"it is refused", setFlag(func(n *network) *bool { return &n.AllowOverlap })},
 		{"vni", "ID", "VXLAN network identifier", setVNI},

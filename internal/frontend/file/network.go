@@ -122,6 +122,8 @@ func (r *reader) networkFields(n *model.Network) []field {
 		{name: "outbound", help: "what translates connections to hosts outside: nft (default), or ebpf past the " +
 			"host's FORWARD rules", value: r.parsed(func(word string) error { return syntax.Outbound(n, word) },
 			chosen("nft", model.OutboundEBPF))},
+		{name: "flowtable", help: "forward established connections with other hosts through an nftables flowtable, " +
+			"past the host's FORWARD rules (drivers bridge and routed)", value: r.flag(&n.Flowtable)},
 		{name: "vni", help: "VXLAN network identifier", value: number(r, 32, &o.VNI)},
 		{name: "port", help: "UDP port of the overlay's outer packets (default 4789, with encrypt 51820)",
 			value: number(r, 16, &o.Port)},

@@ -26,28 +26,29 @@ type (
 		Cluster     map[string]ordered     `yaml:"cluster,omitempty" json:"cluster,omitempty"`
 	}
 	networkText struct {
-		Driver   model.Driver   `yaml:"driver" json:"driver"`
-		Subnet   []string       `yaml:"subnet,flow,omitempty" json:"subnet,omitempty"`
-		Gateway  []string       `yaml:"gateway,flow,omitempty" json:"gateway,omitempty"`
-		Range    []string       `yaml:"range,flow,omitempty" json:"range,omitempty"`
-		Address  []string       `yaml:"address,flow,omitempty" json:"address,omitempty"`
-		Parent   string         `yaml:"parent,omitempty" json:"parent,omitempty"`
-		Mode     model.Mode     `yaml:"mode,omitempty" json:"mode,omitempty"`
-		VLAN     uint16         `yaml:"vlan,omitempty" json:"vlan,omitempty"`
-		PKey     string         `yaml:"pkey,omitempty" json:"pkey,omitempty"`
-		MTU      int            `yaml:"mtu,omitempty" json:"mtu,omitempty"`
-		Internal bool           `yaml:"internal,omitempty" json:"internal,omitempty"`
-		Overlap  bool           `yaml:"allow-overlap,omitempty" json:"allow-overlap,omitempty"`
-		Hairpin  bool           `yaml:"hairpin,omitempty" json:"hairpin,omitempty"`
-		Filter   model.Filter   `yaml:"filter,omitempty" json:"filter,omitempty"`
-		Outbound model.Outbound `yaml:"outbound,omitempty" json:"outbound,omitempty"`
-		VNI      uint32         `yaml:"vni,omitempty" json:"vni,omitempty"`
-		Port     uint16         `yaml:"port,omitempty" json:"port,omitempty"`
-		Underlay []string       `yaml:"underlay,flow,omitempty" json:"underlay,omitempty"`
-		Peer     []any          `yaml:"peer,omitempty" json:"peer,omitempty"`
-		Group    string         `yaml:"group,omitempty" json:"group,omitempty"`
-		Encrypt  bool           `yaml:"encrypt,omitempty" json:"encrypt,omitempty"`
-		KeyFile  string         `yaml:"key-file,omitempty" json:"key-file,omitempty"`
+		Driver    model.Driver   `yaml:"driver" json:"driver"`
+		Subnet    []string       `yaml:"subnet,flow,omitempty" json:"subnet,omitempty"`
+		Gateway   []string       `yaml:"gateway,flow,omitempty" json:"gateway,omitempty"`
+		Range     []string       `yaml:"range,flow,omitempty" json:"range,omitempty"`
+		Address   []string       `yaml:"address,flow,omitempty" json:"address,omitempty"`
+		Parent    string         `yaml:"parent,omitempty" json:"parent,omitempty"`
+		Mode      model.Mode     `yaml:"mode,omitempty" json:"mode,omitempty"`
+		VLAN      uint16         `yaml:"vlan,omitempty" json:"vlan,omitempty"`
+		PKey      string         `yaml:"pkey,omitempty" json:"pkey,omitempty"`
+		MTU       int            `yaml:"mtu,omitempty" json:"mtu,omitempty"`
+		Internal  bool           `yaml:"internal,omitempty" json:"internal,omitempty"`
+		Overlap   bool           `yaml:"allow-overlap,omitempty" json:"allow-overlap,omitempty"`
+		Hairpin   bool           `yaml:"hairpin,omitempty" json:"hairpin,omitempty"`
+		Filter    model.Filter   `yaml:"filter,omitempty" json:"filter,omitempty"`
+		Outbound  model.Outbound `yaml:"outbound,omitempty" json:"outbound,omitempty"`
+		Flowtable bool           `yaml:"flowtable,omitempty" json:"flowtable,omitempty"`
+		VNI       uint32         `yaml:"vni,omitempty" json:"vni,omitempty"`
+		Port      uint16         `yaml:"port,omitempty" json:"port,omitempty"`
+		Underlay  []string       `yaml:"underlay,flow,omitempty" json:"underlay,omitempty"`
+		Peer      []any          `yaml:"peer,omitempty" json:"peer,omitempty"`
+		Group     string         `yaml:"group,omitempty" json:"group,omitempty"`
+		Encrypt   bool           `yaml:"encrypt,omitempty" json:"encrypt,omitempty"`
+		KeyFile   string         `yaml:"key-file,omitempty" json:"key-file,omitempty"`
 	}
 	peerText struct {
 		Address  string             `yaml:"address" json:"address"`
@@ -153,7 +154,7 @@ func writtenNetwork(n model.Network) networkText {
 	o := n.Overlay
 	t := networkText{Driver: n.Driver, Parent: n.Parent, Mode: n.Mode, VLAN: n.VLAN, PKey: pkey(n.PKey), MTU: n.MTU,
 		Internal: n.Internal, Overlap: n.AllowOverlap, Hairpin: n.Hairpin, Filter: n.Filter, Outbound: n.Outbound,
-		VNI: o.VNI, Port: o.Port, Underlay: o.Underlays, Encrypt: o.Encrypt, KeyFile: o.KeyFile}
+		Flowtable: n.Flowtable, VNI: o.VNI, Port: o.Port, Underlay: o.Underlays, Encrypt: o.Encrypt, KeyFile: o.KeyFile}
 	for _, s := range n.Subnets {
 		t.Subnet = append(t.Subnet, s.Prefix.String())
 		if s.Gateway.IsValid() {

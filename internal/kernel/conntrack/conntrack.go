@@ -19,11 +19,22 @@ import (
 type Reader struct{ ns *netns.Namespace }
 
 // Table reads and changes the table. It is safe for concurrent use.
-type Table struct{ Reader }
+type Table struct {
+	Reader
+	// ended is called before entries are deleted. It may be nil.
+	ended func() error
+}
 
 // Open returns the conntrack table of a network namespace. Keep ns open while you use
 // the table.
-func Open(ns *netns.Namespace) *Table { return &Table{Reader{ns}} }
+func Open(ns *netns.Namespace) *Table { return &Table{Reader: Reader{ns}} }
+
+// BeforeFlush makes Flush call fn before it deletes entries: the kernel does not delete those
+// of connections in a flowtable. It returns the table.
+func (h *Table) BeforeFlush(fn func() error) *Table {
+	h.ended = fn
+	return h
+}
 
 // Flow is a connection in the conntrack table: its original destination and the end
 // that answers.
@@ -71,6 +82,11 @@ func (h *Table) Flush(match func(Flow) bool) ([]Flow, error) {
 		if flow, ok := flowOf(f); ok && match(flow) {
 			families[f.FamilyType] = true
 			flushed = append(flushed, flow)
+		}
+	}
+	if len(flushed) > 0 && h.ended != nil {
+		if err := h.ended(); err != nil {
+			return nil, fmt.Errorf("flush conntrack: %w", err)
 		}
 	}
 	for family := range families {

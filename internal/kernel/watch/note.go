@@ -217,6 +217,7 @@ func (w *Watcher) noteRules(_ int, m message) {
 				name = unix.ByteSliceToString(value)
 			}
 		})
+		w.NoteRules()
 		w.seen.noteAuthor(fmt.Sprintf("%s (process %d)", name, pid))
 		return
 	}
@@ -228,7 +229,7 @@ func (w *Watcher) noteRules(_ int, m message) {
 			return
 		}
 		table := unix.ByteSliceToString(value)
-		known := []string{plan.Mark, plan.ServicesTable, plan.GuardTable, plan.IPVSTableName}
+		known := []string{plan.Mark, plan.ServicesTable, plan.GuardTable, plan.IPVSTableName, plan.FlowtableName}
 		if _, isNoTrack := plan.NoTrackOf(table); isNoTrack || slices.Contains(known, table) {
 			w.seen.noteTable(strings.Clone(table))
 		}

@@ -41,6 +41,9 @@ type Watcher struct {
 	sockets []*eventSocket
 	// noted contains an element while there are events to take.
 	noted chan struct{}
+	// rules contains an element if another program has changed nftables since the last
+	// receive.
+	rules chan struct{}
 
 	mu sync.Mutex
 	// links are the known links, by the id of their namespace and their index
@@ -102,8 +105,8 @@ func New(ctx context.Context, cfg Config) (*Watcher, error) {
 }
 
 func newWatcher(cfg Config) *Watcher {
-	return &Watcher{ns: cfg.Net.Netns(), cfg: cfg, noted: make(chan struct{}, 1), links: map[linkID]*linkState{},
-		settings: map[string]setting{}}
+	return &Watcher{ns: cfg.Net.Netns(), cfg: cfg, noted: make(chan struct{}, 1), rules: make(chan struct{}, 1),
+		links: map[linkID]*linkState{}, settings: map[string]setting{}}
 }
 
 func (w *Watcher) open() error {
@@ -168,6 +171,18 @@ func (w *Watcher) close() error {
 // Noted returns a channel that has an element while there are events to take.
 func (w *Watcher) Noted() <-chan struct{} { return w.noted }
 
+// RulesChanged returns a channel that has an element if another program has changed
+// nftables, or may have, since the last receive.
+func (w *Watcher) RulesChanged() <-chan struct{} { return w.rules }
+
+// NoteRules makes RulesChanged receive an element.
+func (w *Watcher) NoteRules() {
+	select {
+	case w.rules <- struct{}{}:
+	default:
+	}
+}
+
 // follow records the messages from a socket until the socket is closed.
 func (w *Watcher) follow(s *eventSocket) {
 	raw, err := s.file.SyscallConn()
@@ -203,6 +218,7 @@ func (w *Watcher) drain(s *eventSocket) bool {
 			continue
 		case errors.Is(err, unix.ENOBUFS):
 			w.seen.all = true // messages were lost
+			w.NoteRules()
 		case err != nil:
 			return any
 		}

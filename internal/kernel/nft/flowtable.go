@@ -1,0 +1,219 @@
+package nft
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Attributes of flowtables (linux/netfilter/nf_tables.h), which x/sys/unix lacks.
+const (
+	flowtableHook     = 3 // NFTA_FLOWTABLE_HOOK
+	flowtableNumber   = 1 // NFTA_FLOWTABLE_HOOK_NUM
+	flowtablePriority = 2 // NFTA_FLOWTABLE_PRIORITY
+	flowtableDevices  = 3 // NFTA_FLOWTABLE_DEVS
+	deviceName        = 1 // NFTA_DEVICE_NAME
+)
+
+// flowtable is the name of the flowtable in its table.
+const flowtable = "flows"
+
+func flowsTable() *nftables.Table {
+	return &nftables.Table{Name: plan.FlowtableName, Family: nftables.TableFamilyINet}
+}
+
+func flowsSet() *nftables.Set {
+	return &nftables.Set{Table: flowsTable(), Name: plan.FlowtableLinks, KeyType: nftables.TypeIFName,
+		KeyByteOrder: binaryutil.NativeEndian}
+}
+
+// flowsChains returns the table's chain, the same as plan.Flowtable.Add prints.
+func flowsChains() []chain {
+	established := ctKey(expr.CtKeySTATE, expr.CtStateBitESTABLISHED)
+	add := []expr.Any{&expr.FlowOffload{Name: flowtable}}
+	return []chain{{"forward", nftables.ChainHookForward, nftables.ChainPriorityRef(plan.FlowtablePriority),
+		nftables.ChainTypeFilter, [][]expr.Any{
+			rule(linkIn(expr.MetaKeyIIFNAME, plan.FlowtableLinks), linkNotIn(expr.MetaKeyOIFNAME, plan.FlowtableLinks),
+				established, add),
+			rule(linkNotIn(expr.MetaKeyIIFNAME, plan.FlowtableLinks), linkIn(expr.MetaKeyOIFNAME, plan.FlowtableLinks),
+				established, add),
+		}}}
+}
+
+// flows is the content of the table: the links of sandboxes, and all devices of the
+// flowtable.
+type flows struct{ links, devices map[string]bool }
+
+// makeFlows creates the table with the content, or replaces it. The connections of an
+// earlier flowtable leave it.
+func (b *batch) makeFlows(f flows) {
+	t, set := flowsTable(), flowsSet()
+	b.replaceTable(t)
+	b.addSet(set)
+	b.step(nftables.NFT_MSG_NEWFLOWTABLE, toMake, t, flowtable, func() {
+		b.nest(flowtableHook, func() {
+			b.number(flowtableNumber, unix.NF_NETDEV_INGRESS)
+			b.number(flowtablePriority, 0)
+			b.nest(flowtableDevices, func() {
+				for _, name := range slices.Sorted(maps.Keys(f.devices)) {
+					b.text(deviceName, name)
+				}
+			})
+		})
+	})
+	b.addChains(t, flowsChains())
+	var elements []nftables.SetElement
+	for _, name := range slices.Sorted(maps.Keys(f.links)) {
+		elements = append(elements, nftables.SetElement{Key: ifname(name)})
+	}
+	b.addElements(set, elements)
+}
+
+// readFlows reads the table. It returns false if it is missing or not complete.
+func (r reader) readFlows() (f flows, whole bool, err error) {
+	if whole, err = r.readWhole(flowsTable(), flowsChains()); err != nil || !whole {
+		return f, false, err
+	}
+	f = flows{links: map[string]bool{}, devices: map[string]bool{}}
+	elements, err := r.elements(flowsSet())
+	if err != nil {
+		return f, false, missing(err)
+	}
+	for _, e := range elements {
+		f.links[unix.ByteSliceToString(e.Key)] = true
+	}
+	found := false
+	err = r.dump(nftables.NFT_MSG_GETFLOWTABLE, request(nftables.TableFamilyINet, plan.FlowtableName),
+		func(_ nftables.TableFamily, attrs []byte) {
+			if unix.ByteSliceToString(nlutil.Attribute(attrs, nftables.NFTA_FLOWTABLE_NAME)) != flowtable {
+				return
+			}
+			found = true
+			devices := nlutil.Attribute(nlutil.Attribute(attrs, flowtableHook), flowtableDevices)
+			nlutil.Attributes(devices, func(_ uint16, name []byte) { f.devices[unix.ByteSliceToString(name)] = true })
+		})
+	return f, found, err
+}
+
+// changeFlows changes the content of the table. The connections in the flowtable leave it.
+// It does nothing if the table is missing and create is false.
+func (h *Handle) changeFlows(create bool, edit func(*flows)) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return h.noNft
+	}
+	f, whole, err := h.nft.readFlows()
+	if err != nil || !whole && !create {
+		return err
+	}
+	if !whole {
+		f = flows{links: map[string]bool{}, devices: map[string]bool{}}
+	}
+	edit(&f)
+	b := h.begin()
+	b.makeFlows(f)
+	return b.commit()
+}
+
+// SetFlowtable creates the table with the devices, or adds the devices.
+func (h *Handle) SetFlowtable(devices []string) error {
+	return h.changeFlows(true, func(f *flows) {
+		for _, name := range devices {
+			f.devices[name] = true
+		}
+	})
+}
+
+// DelFlowtable deletes the table. The connections in the flowtable leave it.
+func (h *Handle) DelFlowtable(plan.Flowtable) error { return h.drop(flowsTable()) }
+
+// ReadFlowtable returns the object if the table is complete and the flowtable has the
+// devices.
+func (h *Handle) ReadFlowtable(devices []string) (plan.Object, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
+	f, whole, err := h.nft.readFlows()
+	if err != nil || !whole || slices.ContainsFunc(devices, func(name string) bool { return !f.devices[name] }) {
+		return nil, err
+	}
+	return plan.Flowtable{}, nil
+}
+
+// LeftoverFlowtable returns the table if it is in no plan.
+func (h *Handle) LeftoverFlowtable(known map[string]bool) (plan.Plan, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil || known[plan.Flowtable{}.Key()] {
+		return nil, nil
+	}
+	err := h.nft.find(flowsTable())
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	return plan.Plan{plan.Flowtable{}}, err
+}
+
+// SetFlowtableLink adds a link of a sandbox.
+func (h *Handle) SetFlowtableLink(l plan.FlowtableLink) error {
+	return h.changeFlows(true, func(f *flows) { f.links[l.Link], f.devices[l.Link] = true, true })
+}
+
+// DelFlowtableLink removes a link of a sandbox, which may be deleted already.
+func (h *Handle) DelFlowtableLink(l plan.FlowtableLink) error {
+	return h.changeFlows(false, func(f *flows) {
+		delete(f.links, l.Link)
+		delete(f.devices, l.Link)
+	})
+}
+
+// ReadFlowtableLink returns the object if the table has the link.
+func (h *Handle) ReadFlowtableLink(l plan.FlowtableLink) (plan.Object, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
+	f, whole, err := h.nft.readFlows()
+	if err != nil || !whole || !f.links[l.Link] || !f.devices[l.Link] {
+		return nil, err
+	}
+	return l, nil
+}
+
+// EndFlows ends the connections in the flowtable, if there is one: the next packet of each
+// passes all rules of the host. If that fails, it deletes the table. It reports whether
+// there was a table.
+func (h *Handle) EndFlows() (bool, error) {
+	if h.noNft != nil {
+		return false, nil
+	}
+	had := false
+	err := h.changeFlows(false, func(*flows) { had = true })
+	if err != nil { // a device was deleted meanwhile
+		err = h.drop(flowsTable())
+	}
+	return had, err
+}
+
+// FlowLinks returns the links of sandboxes whose connections may be in the flowtable.
+func (h *Handle) FlowLinks() (map[string]bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
+	f, _, err := h.nft.readFlows()
+	return f.links, err
+}

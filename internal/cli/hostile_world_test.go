@@ -326,6 +326,8 @@ func (l hostileBGP) Peers() ([]api.ClusterBGPSession, error) {
 	return reply[[]api.ClusterBGPSession](l.hostileDaemon)
 }
 
+func (hostileDaemon) Changes() uint64 { return 0 }
+
 // serveHostileDaemon serves a hostileDaemon and returns its socket.
 func serveHostileDaemon(t *testing.T, l hostileDaemon) (socket string) {
 	t.Helper()

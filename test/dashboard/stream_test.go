@@ -131,7 +131,7 @@ func TestNodesOfACluster(t *testing.T) {
 	all["/v1/cluster/bgp"] = admin.ClusterBGPSessions{}
 	_, text := get(t, served(t, newFake(t, all), nil).URL+"/cluster")
 	for _, want := range []string{"host2</th><td>192.0.2.10</td>", "1 up, 1 down",
-		"unknown, because it has not reported any", "unknown, because the cluster&#39;s records do not hold it"} {
+		"unknown, because it has not reported any", "unknown, because this page asks no other node"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}

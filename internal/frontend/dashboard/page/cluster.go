@@ -112,7 +112,7 @@ func nodesTable(s api.ClusterStatus) table.Table {
 }
 
 // unknownThere is why the page does not show what only the node itself knows.
-const unknownThere = "unknown, because the cluster's records do not hold it: open the dashboard of that node"
+const unknownThere = "unknown, because this page asks no other node: open the dashboard of that node"
 
 // hasTable lists what this node knows of the others without asking them: the virtual addresses that they hold, and what
 // their checks have reported.

@@ -105,7 +105,7 @@ func (r reader) readFlows() (f flows, whole bool, err error) {
 
 // changeFlows changes the content of the table. The connections in the flowtable leave it.
 // It does nothing if the table is missing and create is false.
-func (h *Handle) changeFlows(create bool, edit func(*flows)) error {
+func changeFlows(h *Handle, create bool, edit func(*flows)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -126,7 +126,7 @@ func (h *Handle) changeFlows(create bool, edit func(*flows)) error {
 
 // SetFlowtable creates the table with the devices, or adds the devices.
 func (h *Handle) SetFlowtable(devices []string) error {
-	return h.changeFlows(true, func(f *flows) {
+	return changeFlows(h, true, func(f *flows) {
 		for _, name := range devices {
 			f.devices[name] = true
 		}
@@ -167,12 +167,12 @@ func (h *Handle) LeftoverFlowtable(known map[string]bool) (plan.Plan, error) {
 
 // SetFlowtableLink adds a link of a sandbox.
 func (h *Handle) SetFlowtableLink(l plan.FlowtableLink) error {
-	return h.changeFlows(true, func(f *flows) { f.links[l.Link], f.devices[l.Link] = true, true })
+	return changeFlows(h, true, func(f *flows) { f.links[l.Link], f.devices[l.Link] = true, true })
 }
 
 // DelFlowtableLink removes a link of a sandbox, which may be deleted already.
 func (h *Handle) DelFlowtableLink(l plan.FlowtableLink) error {
-	return h.changeFlows(false, func(f *flows) {
+	return changeFlows(h, false, func(f *flows) {
 		delete(f.links, l.Link)
 		delete(f.devices, l.Link)
 	})
@@ -200,7 +200,7 @@ func (h *Handle) EndFlows() (bool, error) {
 		return false, nil
 	}
 	had := false
-	err := h.changeFlows(false, func(*flows) { had = true })
+	err := changeFlows(h, false, func(*flows) { had = true })
 	if err != nil { // a device was deleted meanwhile
 		err = h.drop(flowsTable())
 	}

@@ -109,13 +109,7 @@ struct {
 	__type(value, __u32);
 } fl_aliased SEC(".maps");
 
-/* The outbound flow that has a port of the host. */
-struct outbound_port {
-	struct flow_key key;
-	__u64 ended; /* bpf_ktime_get_coarse_ns when its TCP connection ended, else 0 */
-};
-
-/* The ports of outbound flows, by what the flows look like outside: the client is the host
+/* The keys of outbound flows, by what the flows look like outside: the client is the host
  * outside, and host the address and port that it sees. It is not preallocated, so it
  * takes no memory on a host without such flows.
  */
@@ -124,8 +118,21 @@ struct {
 	__uint(max_entries, MAX_FLOWS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct alias_key);
-	__type(value, struct outbound_port);
+	__type(value, struct flow_key);
 } fl_outbound SEC(".maps");
+
+/* The outbound connection that had a port last. Newer ones push out old ones. */
+struct ended_port {
+	struct flow_key key;
+	__u64 ended; /* bpf_ktime_get_coarse_ns */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct alias_key);
+	__type(value, struct ended_port);
+} fl_ended_ports SEC(".maps");
 
 /* 1 after the first outbound flow. Until then no program searches fl_outbound. */
 struct {

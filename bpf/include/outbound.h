@@ -115,9 +115,10 @@ struct {
 /* A new flow while a port is chosen for it, which would be too large for the stack. */
 struct new_outbound {
 	struct alias_key name; /* what the flow looks like outside */
-	struct outbound_port port;
+	struct flow_key key;
 	struct flow fresh;
 	__u32 index; /* of the port that is tried next, among those of outbound flows */
+	__u32 last;  /* whether that is the last try */
 };
 
 struct {
@@ -201,13 +202,16 @@ inline_always int has_socket(struct __sk_buff *skb, const struct alias_key *name
 
 enum port_result { PORT_RESERVED, PORT_TAKEN, FLOW_EXISTS };
 
-/* is_kept reports whether a port without a flow belongs to an ended connection of another
- * sandbox or port.
+/* is_kept reports whether the new flow's port belonged to a connection of another sandbox
+ * or port that has ended within a minute. The last try takes such a port, too: a connection
+ * that the host outside may refuse for a second is better than none.
  */
-inline_always int is_kept(const struct outbound_port *port, const struct flow_key *key)
+inline_always int is_kept(const struct new_outbound *n)
 {
-	return port->ended && (__s64)(bpf_ktime_get_coarse_ns() - port->ended) < (__s64)PORT_KEPT &&
-	       !same_key(&port->key, key);
+	struct ended_port *port = bpf_map_lookup_elem(&fl_ended_ports, &n->name);
+
+	return port && !n->last && !same_key(&port->key, &n->key) &&
+	       (__s64)(bpf_ktime_get_coarse_ns() - port->ended) < (__s64)PORT_KEPT;
 }
 
 /* reserve_marked reserves the name of the new flow, and inserts the flow. The caller has
@@ -215,19 +219,19 @@ inline_always int is_kept(const struct outbound_port *port, const struct flow_ke
  */
 inline_always enum port_result reserve_marked(struct new_outbound *n)
 {
-	struct outbound_port *port = bpf_map_lookup_elem(&fl_outbound, &n->name);
-	struct flow *f = port ? find_flow(&port->key) : 0;
+	struct flow_key *known = bpf_map_lookup_elem(&fl_outbound, &n->name);
+	struct flow *f = known ? find_flow(known) : 0;
 
 	if (f && is_flow_of(f, &n->name)) {
-		if (!is_stale(f, port->key.class))
+		if (!is_stale(f, known->class))
 			return PORT_TAKEN;
-		delete_flow(&port->key);
-	} else if (port && is_kept(port, &n->port.key)) {
+		delete_flow(known);
+	} else if (!(n->name.class & 1) && is_kept(n)) {
 		return PORT_TAKEN;
 	}
-	if (bpf_map_update_elem(&fl_outbound, &n->name, &n->port, BPF_ANY))
+	if (bpf_map_update_elem(&fl_outbound, &n->name, &n->key, BPF_ANY))
 		return PORT_TAKEN;
-	if (!insert_young(&n->port.key, &n->fresh))
+	if (!insert_young(&n->key, &n->fresh))
 		return PORT_RESERVED;
 	bpf_map_delete_elem(&fl_outbound, &n->name);
 	return FLOW_EXISTS;
@@ -398,8 +402,7 @@ static __noinline int is_protected_outbound(const struct packet *p, __be32 addre
 inline_always void prepare_outbound(struct new_outbound *n, const struct packet *p, __u32 link, __u32 uplink,
 				    __be32 address)
 {
-	reply_key(&n->port.key, p);
-	n->port.ended = 0;
+	reply_key(&n->key, p);
 	n->index = first_index(p);
 	__builtin_memset(&n->fresh, 0, sizeof(n->fresh));
 	map_v4(&n->fresh.host, address);
@@ -435,8 +438,10 @@ static __noinline int create_outbound(struct __sk_buff *skb, const struct packet
 		return 0;
 	prepare_outbound(n, p, skb->ifindex, uplink, address);
 	for (int i = 0; i < ALIAS_TRIES; i++) {
-		int result = try_outbound_port(skb);
+		int result;
 
+		n->last = i == ALIAS_TRIES - 1;
+		result = try_outbound_port(skb);
 		if (result == PORT_RESERVED) {
 			use_outbound();
 			count_flow(OUTBOUND_SLOT);
@@ -474,7 +479,7 @@ global_func int open_outbound(struct __sk_buff *skb, struct packet *p)
 	if (!p || !create_outbound(skb, p))
 		return UNTOUCHED;
 	n = new_outbound_of();
-	f = n ? find_flow(&n->port.key) : 0;
+	f = n ? find_flow(&n->key) : 0;
 	if (!f || !(f->flags & FLOW_OUTBOUND))
 		return count_drop(OUTBOUND_SLOT, OUTWARD);
 	return send_first(skb, p, f);
@@ -483,12 +488,12 @@ global_func int open_outbound(struct __sk_buff *skb, struct packet *p)
 /* find_outbound finds the flow with a name, and copies its key. */
 inline_always struct flow *find_outbound(const struct alias_key *name, struct flow_key *key)
 {
-	struct outbound_port *port = bpf_map_lookup_elem(&fl_outbound, name);
+	struct flow_key *known = bpf_map_lookup_elem(&fl_outbound, name);
 	struct flow *f;
 
-	if (!port)
+	if (!known)
 		return 0;
-	*key = port->key;
+	*key = *known;
 	f = find_flow(key);
 	return f && f->flags & FLOW_OUTBOUND && is_flow_of(f, name) ? f : 0;
 }

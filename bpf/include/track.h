@@ -189,26 +189,46 @@ inline_always int same_key(const struct flow_key *a, const struct flow_key *b)
 	       same(&a->endpoint, &b->endpoint) && same(&a->client, &b->client);
 }
 
-/* end_outbound deletes an outbound flow. It releases the port of a UDP flow; that of a
- * connection is kept for a while (is_kept in outbound.h). If another CPU has marked the
- * port, the entry in fl_outbound stays: without its flow it is free.
+/* An ended port, which would be too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ended_port);
+} fl_ended SEC(".maps");
+
+/* keep_port notes that the outbound connection with the key had the port of that name. */
+inline_always void keep_port(const struct alias_key *name, const struct flow_key *key)
+{
+	__u32 slot = 0;
+	struct ended_port *port = bpf_map_lookup_elem(&fl_ended, &slot);
+
+	if (!port)
+		return;
+	port->key = *key;
+	port->ended = bpf_ktime_get_coarse_ns();
+	bpf_map_update_elem(&fl_ended_ports, name, port, BPF_ANY);
+}
+
+/* end_outbound deletes an outbound flow, and releases its port. That of a connection is
+ * kept for a while (is_kept in outbound.h). If another CPU has marked the port, the entry
+ * in fl_outbound stays: without its flow it is free.
  */
 static __noinline void end_outbound(const struct flow *f, const struct flow_key *key)
 {
 	struct alias_key *name = name_of(f, key->class);
-	struct outbound_port *port;
+	struct flow_key *known;
 	__u8 mark = 1;
 
 	if (!name || bpf_map_update_elem(&fl_replaced, name, &mark, BPF_NOEXIST)) {
 		delete_flow(key);
 		return;
 	}
-	port = bpf_map_lookup_elem(&fl_outbound, name);
-	if (port && same_key(&port->key, key)) {
-		if (key->class & 1)
-			bpf_map_delete_elem(&fl_outbound, name);
-		else
-			port->ended = bpf_ktime_get_coarse_ns();
+	known = bpf_map_lookup_elem(&fl_outbound, name);
+	if (known && same_key(known, key)) {
+		if (!(key->class & 1))
+			keep_port(name, key);
+		bpf_map_delete_elem(&fl_outbound, name);
 	}
 	delete_flow(key);
 	bpf_map_delete_elem(&fl_replaced, name);

@@ -54,6 +54,12 @@ type FairleadConn struct {
 	Generation uint32
 }
 
+type FairleadEndedPort struct {
+	_     structs.HostLayout
+	Key   FairleadFlowKey
+	Ended uint64
+}
+
 type FairleadEndpoint struct {
 	_  structs.HostLayout
 	V4 FairleadAddress
@@ -159,12 +165,6 @@ type FairleadOutboundLink struct {
 	Pad     [2]uint8
 }
 
-type FairleadOutboundPort struct {
-	_     structs.HostLayout
-	Key   FairleadFlowKey
-	Ended uint64
-}
-
 type FairleadOutboundSource struct {
 	_       structs.HostLayout
 	Address uint32
@@ -252,6 +252,8 @@ const (
 	FairleadMapFlConnsTcp        = "fl_conns_tcp"
 	FairleadMapFlConnsUdp        = "fl_conns_udp"
 	FairleadMapFlDialled         = "fl_dialled"
+	FairleadMapFlEnded           = "fl_ended"
+	FairleadMapFlEndedPorts      = "fl_ended_ports"
 	FairleadMapFlEndpoints       = "fl_endpoints"
 	FairleadMapFlExchanges       = "fl_exchanges"
 	FairleadMapFlFlowsTcp        = "fl_flows_tcp"
@@ -420,6 +422,8 @@ type FairleadMapSpecs struct {
 	FlConnsTcp        *ebpf.MapSpec `ebpf:"fl_conns_tcp"`
 	FlConnsUdp        *ebpf.MapSpec `ebpf:"fl_conns_udp"`
 	FlDialled         *ebpf.MapSpec `ebpf:"fl_dialled"`
+	FlEnded           *ebpf.MapSpec `ebpf:"fl_ended"`
+	FlEndedPorts      *ebpf.MapSpec `ebpf:"fl_ended_ports"`
 	FlEndpoints       *ebpf.MapSpec `ebpf:"fl_endpoints"`
 	FlExchanges       *ebpf.MapSpec `ebpf:"fl_exchanges"`
 	FlFlowsTcp        *ebpf.MapSpec `ebpf:"fl_flows_tcp"`
@@ -502,6 +506,8 @@ type FairleadMaps struct {
 	FlConnsTcp        *ebpf.Map `ebpf:"fl_conns_tcp"`
 	FlConnsUdp        *ebpf.Map `ebpf:"fl_conns_udp"`
 	FlDialled         *ebpf.Map `ebpf:"fl_dialled"`
+	FlEnded           *ebpf.Map `ebpf:"fl_ended"`
+	FlEndedPorts      *ebpf.Map `ebpf:"fl_ended_ports"`
 	FlEndpoints       *ebpf.Map `ebpf:"fl_endpoints"`
 	FlExchanges       *ebpf.Map `ebpf:"fl_exchanges"`
 	FlFlowsTcp        *ebpf.Map `ebpf:"fl_flows_tcp"`
@@ -550,6 +556,8 @@ func (m *FairleadMaps) Close() error {
 		m.FlConnsTcp,
 		m.FlConnsUdp,
 		m.FlDialled,
+		m.FlEnded,
+		m.FlEndedPorts,
 		m.FlEndpoints,
 		m.FlExchanges,
 		m.FlFlowsTcp,

@@ -8,13 +8,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"time"
 
 	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/plan"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
 // SandboxOut is the program at the egress of the links of sandboxes with outbound flows
@@ -203,23 +201,12 @@ func (p *Datapath) OutboundCounts() (c OutboundCounts, err error) {
 	return c, nil
 }
 
-// portKept is how long a port belongs to a TCP connection that has ended (PORT_KEPT in
-// bpf/include/outbound.h).
-const portKept = time.Minute
-
-// SweepOutbound deletes the entries of outbound flows that ended more than portKept ago or
-// were pushed out of their maps, and the outbound flows that are stale. The programs do so
-// only if they need the port.
+// SweepOutbound deletes the entries of outbound flows that were pushed out of their maps,
+// and the outbound flows that are stale. The programs do so only if they need the port.
 func (m FlowMaps) SweepOutbound() error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("read the clock: %w", err)
-	}
 	left := map[bpf.FairleadAliasKey]bpf.FairleadFlowKey{}
-	err := each(m[bpf.FairleadMapFlOutbound], func(name bpf.FairleadAliasKey, p bpf.FairleadOutboundPort) {
-		if p.Ended == 0 || now.Nano()-int64(p.Ended) > int64(portKept) {
-			left[name] = p.Key
-		}
+	err := each(m[bpf.FairleadMapFlOutbound], func(name bpf.FairleadAliasKey, key bpf.FairleadFlowKey) {
+		left[name] = key
 	})
 	if err != nil || len(left) == 0 {
 		return err
@@ -264,9 +251,9 @@ func (m FlowMaps) release(name bpf.FairleadAliasKey, key bpf.FairleadFlowKey, al
 	if err != nil {
 		return fmt.Errorf("release a port of an outbound flow: %w", err)
 	}
-	var now bpf.FairleadOutboundPort
+	var now bpf.FairleadFlowKey
 	err = m[bpf.FairleadMapFlOutbound].Lookup(name, &now)
-	if err == nil && now.Key == key && (always || !m.has(key)) {
+	if err == nil && now == key && (always || !m.has(key)) {
 		err = m[bpf.FairleadMapFlOutbound].Delete(name)
 	}
 	if errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -80,9 +80,9 @@ func (b *bench) returns(tb testing.TB, name string, sent, seen packet) {
 func (b *bench) entries(tb testing.TB) (n int) {
 	tb.Helper()
 	var name bpf.FairleadAliasKey
-	var port bpf.FairleadOutboundPort
+	var key bpf.FairleadFlowKey
 	it := b.maps[bpf.FairleadMapFlOutbound].Iterate()
-	for it.Next(&name, &port) {
+	for it.Next(&name, &key) {
 		n++
 	}
 	if it.Err() != nil {
@@ -308,57 +308,49 @@ func TestOutboundFlowsEnd(t *testing.T) {
 			t.Fatalf("%s: %d flows", name, len(b.flows(t)))
 		}
 		last(seen)
-		if len(b.flows(t)) != 0 {
-			t.Errorf("%s: %d flows are left", name, len(b.flows(t)))
+		if len(b.flows(t)) != 0 || b.entries(t) != 0 {
+			t.Errorf("%s: %d flows and %d ports are left", name, len(b.flows(t)), b.entries(t))
 		}
 	}
 }
 
-// TestOutboundKeepsPorts closes a connection. The host outside may remember it for a minute,
-// and refuse one that another socket opens from the same port. So only the socket's own
-// address and port get the port again.
+// TestOutboundKeepsPorts closes connections. The hosts outside may remember each for a minute,
+// and refuse one that another socket opens from the same port. So others take another port
+// as long as there is one. Ended connections take no room, with or without a daemon.
 func TestOutboundKeepsPorts(t *testing.T) {
-	b := newBenchWith(t, forLinks, withPorts(t, 1))
+	b := newBenchWith(t, forLinks, withPorts(t, 2), func(s *ebpf.CollectionSpec) {
+		s.Maps[bpf.FairleadMapFlOutbound].MaxEntries = 4
+	})
 	b.outbound(t)
-	p := first(false, webAt, client4)
-	other, next := first(false, appAt, client4), p
-	next.src = netip.AddrPortFrom(webV4, 40001)
-	closed := func() {
-		seen := b.leaves(t, "the first", p)
-		b.segment(t, p, seen, false, syn|ack)
-		b.segment(t, p, seen, true, rst)
-		if err := b.Flows().SweepOutbound(); err != nil || len(b.flows(t)) != 0 || b.entries(t) != 1 {
-			t.Fatalf("%d flows and %d ports are left, %v", len(b.flows(t)), b.entries(t), err)
+	connect := func(from netip.AddrPort) uint16 {
+		p := first(false, from, client4)
+		seen := b.leaves(t, from.String(), p)
+		if from.Addr() == webV4 {
+			b.segment(t, p, seen, false, syn|ack)
+			b.segment(t, p, seen, true, rst)
+		}
+		return seen.src.Port()
+	}
+	one := connect(webAt)
+	other := connect(netip.AddrPortFrom(webV4, 40001))
+	if one == other {
+		t.Errorf("two sockets have port %d within a minute", one)
+	}
+	for n := range uint16(20) {
+		from, want := webAt, one
+		if n%2 == 1 {
+			from, want = netip.AddrPortFrom(webV4, 40001), other
+		}
+		if got := connect(from); got != want {
+			t.Errorf("%s had port %d and gets %d", from, want, got)
 		}
 	}
-	closed()
-	b.mustLeave(t, "another sandbox", Sandbox, b.app, other.frame())
-	b.mustLeave(t, "another port", Sandbox, b.web, next.frame())
-	b.leaves(t, "to another host", first(false, appAt, ap("192.0.2.78:80")))
-	b.forget(t)
-	closed() // the same port again
-	b.keepNoMore(t)
-	b.leaves(t, "another sandbox, later", other)
-	b.forget(t)
-	closed()
-	b.keepNoMore(t)
-	if err := b.Flows().SweepOutbound(); err != nil || b.entries(t) != 0 {
-		t.Errorf("%d ports are kept after a minute, %v", b.entries(t), err)
-	}
-}
-
-// keepNoMore makes all ends of connections older than their ports are kept.
-func (b *bench) keepNoMore(tb testing.TB) {
-	tb.Helper()
-	var name bpf.FairleadAliasKey
-	var port bpf.FairleadOutboundPort
-	m := b.maps[bpf.FairleadMapFlOutbound]
-	for it := m.Iterate(); it.Next(&name, &port); {
-		port.Ended = min(port.Ended, 1)
-		if err := m.Put(name, port); err != nil {
-			tb.Fatal(err)
+	for n := range uint16(2) { // all ports are kept
+		if got := connect(netip.AddrPortFrom(appV4, 40000+n)); got != one && got != other {
+			t.Errorf("a new socket has port %d", got)
 		}
 	}
+	b.mustLeave(t, "while both ports are in use", Sandbox, b.web, first(false, webAt, client4).frame())
 }
 
 // TestOutboundMapsPorts opens connections from all ports that a sandbox's kernel chooses

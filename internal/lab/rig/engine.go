@@ -200,7 +200,7 @@ func services(p suite.Path) []model.VirtualService {
 func (e *Engine) Links(c result.Client) []Link {
 	t := e.Path.Driver.Traits()
 	var links []Link
-	if t.Bridge || t.RoutesPeers {
+	if (t.Bridge || t.RoutesPeers) && e.Path.Outbound != model.OutboundEBPF { // the programs bypass the link's counters
 		links = []Link{{Name: topology.EndpointLink(Workload)}}
 	}
 	switch {

@@ -22,7 +22,7 @@ func (b *Base) outside() netip.Addr {
 func (b *Base) OutboundLinks() []Link {
 	wire := Link{Name: topology.Wire}
 	switch t := b.Path.Driver.Traits(); {
-	case t.HostNetns, b.Path.Outbound == model.OutboundEBPF: // the programs bypass the counters of the sandbox's link
+	case t.HostNetns, b.Path.Outbound == model.OutboundEBPF:
 		return []Link{wire}
 	case t.MovesDevice:
 		return []Link{inside}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func (c *certificate) version() (text string, changed time.Time) {
 			text += err.Error()
 			continue
 		}
-		text += fmt.Sprintf("%s %d;", info.ModTime(), info.Size())
+		text += fmt.Sprintf("%s %d %v;", info.ModTime(), info.Size(), info.Sys().(*syscall.Stat_t).Ctim) // Ctim: also of chmod
 		if info.ModTime().After(changed) {
 			changed = info.ModTime()
 		}

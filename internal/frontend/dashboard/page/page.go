@@ -196,7 +196,6 @@ func (s *Site) Render(ctx context.Context, p Page, query url.Values) (r Rendered
 	sections := p.view(v)
 	if s.Charts != nil {
 		if charts := s.Charts(p.chartsName()); len(charts) > 0 {
-			v.charted = true
 			sections = append(sections, Section{ID: "charts", Title: "The last hour", Charts: charts})
 		}
 	}

@@ -29,9 +29,7 @@ type Visit struct {
 	old           time.Time
 	oldest        time.Time
 	version       uint64
-	// charted is set if the page has charts.
-	charted bool
-	refresh []func() source.Status
+	refresh       []func() source.Status
 	// patient ends when the page must not wait for readings any longer.
 	patient context.Context
 }
@@ -114,16 +112,14 @@ func (v *Visit) read() template.HTML {
 	return template.HTML(`<p class="read">Read ` + table.ReadAge(v.oldest) + ` ago.</p>`)
 }
 
-// redraw is how long the charts of a page that has not changed stay.
+// redraw is how long a page stays whose values do not change: its charts and the times that are left on it do.
 const redraw = 10 * time.Second
 
 // newest returns the function Newest of the rendering.
 func (v *Visit) newest() func() (version uint64, read time.Time) {
-	refresh, now, charted := v.refresh, v.now, v.charted
+	refresh, now := v.refresh, v.now
 	return func() (version uint64, read time.Time) {
-		if charted {
-			version = uint64(time.Since(now) / redraw)
-		}
+		version = uint64(time.Since(now) / redraw)
 		for _, f := range refresh {
 			s := f()
 			version += s.Version

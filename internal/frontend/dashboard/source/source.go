@@ -61,8 +61,9 @@ func (s *Source[T]) Get(ctx context.Context) (T, Status) {
 	return Derive(ctx, s, "", func(value T) T { return value })
 }
 
-// Derive returns what a function makes of the newest value. The function is called once for each value and name, so
-// that the work is not repeated for each viewer and each change of other values.
+// Derive returns what a function makes of the newest value. The result is used for the same value and name for
+// derivedFor, so that the work is not repeated for each viewer and each change of other values. The function must not
+// depend on the viewer. What it says about the time, such as how long a certificate is valid, is that much older.
 func Derive[T, D any](ctx context.Context, s *Source[T], name string, of func(T) D) (D, Status) {
 	v, status := s.get(ctx)
 	if v == nil { // before the first reading
@@ -71,20 +72,30 @@ func Derive[T, D any](ctx context.Context, s *Source[T], name string, of func(T)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	d, ok := v.derived[name].(D)
-	if !ok {
+	old := v.derived[name]
+	d, ok := old.value.(D)
+	if !ok || time.Since(old.made) >= derivedFor {
 		value, _ := v.read.(T) // nil if T is an interface
 		d = of(value)
-		v.derived[name] = d
+		v.derived[name] = derived{d, time.Now()}
 	}
 	return d, status
+}
+
+// derivedFor is how long a derived value is used.
+const derivedFor = 10 * time.Second
+
+// derived is what a function has made of a value, and when.
+type derived struct {
+	value any
+	made  time.Time
 }
 
 // value is what was read.
 type value struct {
 	read    any
 	mu      sync.Mutex
-	derived map[string]any
+	derived map[string]derived
 }
 
 // reader is a source without the type of its values.
@@ -202,7 +213,7 @@ func (s *reader) run(done chan struct{}) {
 		s.status.Version++
 	}
 	if err == nil && (!same || s.value == nil) {
-		s.value = &value{read: read, derived: map[string]any{}}
+		s.value = &value{read: read, derived: map[string]derived{}}
 	}
 	if s.expired {
 		s.tried, s.expired = time.Time{}, false

@@ -124,16 +124,19 @@ func (h *Healer) Follow(ctx context.Context) {
 }
 
 // FollowRules ends the connections in the flowtable whenever another program has changed
-// rules, until ctx ends. It needs no mutex, so that nothing delays it. It begins with one
-// such change: rules may have changed while no daemon ran.
+// rules, until ctx ends. It needs no mutex of the state. It begins with ending them, because
+// rules may have changed while no daemon ran; no event reports that.
 func (h *Healer) FollowRules(ctx context.Context) {
 	if h.cfg.EndFlows == nil {
 		return
 	}
-	for {
-		if had, err := h.cfg.EndFlows(); err != nil {
+	for first := true; ; first = false {
+		had, err := h.cfg.EndFlows()
+		if err != nil { // the table is deleted
 			h.state.Warn("end the connections in the flowtable", err)
-		} else if had {
+			h.cfg.Watcher.NoteTable(plan.FlowtableName)
+		}
+		if had && !first {
 			h.ended.Add(1)
 		}
 		select {

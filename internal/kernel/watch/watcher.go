@@ -183,6 +183,14 @@ func (w *Watcher) NoteRules() {
 	}
 }
 
+// NoteTable notes one of Fairlead's nft tables as changed, so that all its objects are read.
+func (w *Watcher) NoteTable(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen.noteTable(name)
+	w.notify()
+}
+
 // follow records the messages from a socket until the socket is closed.
 func (w *Watcher) follow(s *eventSocket) {
 	raw, err := s.file.SyscallConn()

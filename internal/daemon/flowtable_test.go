@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,14 +169,37 @@ func silent(t testing.TB, flows []net.Conn) {
 	}
 }
 
-// undone ends the publish, and with it the connections to it.
+// undone ends the publish, and with it the connections to it, while a client sends without
+// pause.
 func (w *lanWorld) undone(b watchedSandbox, flows []net.Conn) {
 	w.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var busy sync.WaitGroup
+	for _, c := range flows {
+		if c.RemoteAddr().Network() == "udp" {
+			_ = c.SetDeadline(time.Time{})
+			busy.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = c.Write([]byte("busy")) // refused once the publish has ended
+				}
+			})
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
 	req := api.PublishRequest{Target: b.pid, Publishes: bothProtocols()}
-	if _, err := w.Unpublish(context.Background(), req); err != nil {
+	_, err := w.Unpublish(context.Background(), req)
+	cancel()
+	busy.Wait()
+	if err != nil {
 		w.Fatal(err)
 	}
 	for _, c := range flows {
+		for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); { // the echoes of before
+			if c.SetReadDeadline(end) != nil {
+				break
+			}
+			_, _ = c.Read(make([]byte, 256))
+		}
 		if err := converse(c, 300*time.Millisecond); err == nil {
 			w.Errorf("%s %s: answers although it is not published any more", c.RemoteAddr().Network(), c.RemoteAddr())
 		}

@@ -27,7 +27,7 @@ func (h *Host) EndFlows() (bool, error) { return h.nft.EndFlows() }
 
 // Conntrack returns the host's conntrack table.
 func (h *Host) Conntrack() *conntrack.Table {
-	return conntrack.Open(h.ns).BeforeFlush(func() error { _, err := h.EndFlows(); return err })
+	return conntrack.Open(h.ns).Around(func(fn func() error) error { return nft.WithoutFlows(h.nft, fn) })
 }
 
 // TCP returns what resets TCP connections.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
@@ -21,18 +22,17 @@ type Reader struct{ ns *netns.Namespace }
 // Table reads and changes the table. It is safe for concurrent use.
 type Table struct {
 	Reader
-	// ended is called before entries are deleted. It may be nil.
-	ended func() error
+	// around calls the function that deletes entries. It may be nil.
+	around func(func() error) error
 }
 
 // Open returns the conntrack table of a network namespace. Keep ns open while you use
 // the table.
 func Open(ns *netns.Namespace) *Table { return &Table{Reader: Reader{ns}} }
 
-// BeforeFlush makes Flush call fn before it deletes entries: the kernel does not delete those
-// of connections in a flowtable. It returns the table.
-func (h *Table) BeforeFlush(fn func() error) *Table {
-	h.ended = fn
+// Around makes Flush delete entries in a call of run. It returns the table.
+func (h *Table) Around(run func(func() error) error) *Table {
+	h.around = run
 	return h
 }
 
@@ -84,20 +84,40 @@ func (h *Table) Flush(match func(Flow) bool) ([]Flow, error) {
 			flushed = append(flushed, flow)
 		}
 	}
-	if len(flushed) > 0 && h.ended != nil {
-		if err := h.ended(); err != nil {
-			return nil, fmt.Errorf("flush conntrack: %w", err)
-		}
+	if len(flushed) == 0 {
+		return nil, nil
 	}
-	for family := range families {
-		_, err := nlutil.Retry(func() (uint, error) {
-			return handle.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), flowFilter(match))
-		})
-		if err != nil {
-			return nil, fmt.Errorf("flush conntrack: %w", err)
-		}
+	remove := func() error { return deleteFlows(handle, families, flowFilter(match)) }
+	if h.around != nil {
+		err = h.around(remove)
+	} else {
+		err = remove()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("flush conntrack: %w", err)
 	}
 	return flushed, nil
+}
+
+// busy is how long deletions are repeated: kernels before about 6.4 refuse to delete an
+// entry until the work that frees its flowtable has run.
+const busy = time.Second
+
+func deleteFlows(handle *netlink.Handle, families map[uint8]bool, match flowFilter) error {
+	end := time.Now().Add(busy)
+	for family := range families {
+		for {
+			_, err := handle.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), match)
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				return err
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return nil
 }
 
 type flowFilter func(Flow) bool

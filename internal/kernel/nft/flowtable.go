@@ -2,7 +2,9 @@ package nft
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"net"
 	"slices"
 
 	"fairlead/internal/kernel/nlutil"
@@ -118,11 +120,20 @@ func changeFlows(h *Handle, create bool, edit func(*flows)) error {
 	if !whole {
 		f = flows{links: map[string]bool{}, devices: map[string]bool{}}
 	}
+	had := len(f.devices)
 	edit(&f)
+	if n := len(f.devices); n > mostDevices && n > had {
+		return fmt.Errorf("a flowtable has at most %d links, bridge ports and links towards other hosts", mostDevices)
+	}
 	b := h.begin()
 	b.makeFlows(f)
 	return b.commit()
 }
+
+// mostDevices is how many devices the flowtable may have. The kernel takes 255 in a message.
+// Its notification, at most 20 bytes for each, must fit into a page: else the watcher would
+// take each of the daemon's own changes for lost messages.
+const mostDevices = 160
 
 // SetFlowtable creates the table with the devices, or adds the devices.
 func (h *Handle) SetFlowtable(devices []string) error {
@@ -192,19 +203,98 @@ func (h *Handle) ReadFlowtableLink(l plan.FlowtableLink) (plan.Object, error) {
 	return l, nil
 }
 
+// attempts is how often the table is replaced, because a device can be deleted between
+// the read and the commit.
+const attempts = 3
+
 // EndFlows ends the connections in the flowtable, if there is one: the next packet of each
-// passes all rules of the host. If that fails, it deletes the table. It reports whether
-// there was a table.
+// passes all rules of the host. If the table cannot be replaced, or is not complete, it
+// deletes the table and returns an error. It reports whether there was a table.
 func (h *Handle) EndFlows() (bool, error) {
 	if h.noNft != nil {
 		return false, nil
 	}
-	had := false
-	err := changeFlows(h, false, func(*flows) { had = true })
-	if err != nil { // a device was deleted meanwhile
-		err = h.drop(flowsTable())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var err error
+	for range attempts {
+		var f flows
+		var whole bool
+		if f, whole, err = h.nft.readFlows(); err != nil {
+			continue
+		}
+		if !whole {
+			if err = h.nft.find(flowsTable()); errors.Is(err, unix.ENOENT) {
+				return false, nil
+			}
+			err = errors.Join(err, errNotWhole)
+			break
+		}
+		b := h.begin()
+		b.makeFlows(f)
+		if err = b.commit(); err == nil {
+			return true, nil
+		}
 	}
-	return had, err
+	b := h.begin()
+	b.dropTable(flowsTable())
+	return true, errors.Join(err, b.commit())
+}
+
+var errNotWhole = errors.New("another program has changed the table of the flowtable")
+
+// WithoutFlows calls fn while there is no flowtable, so that no connection can enter it, and
+// then creates the table again. Meanwhile the handle changes nothing else.
+func WithoutFlows(h *Handle, fn func() error) error {
+	if h.noNft != nil {
+		return fn()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f, whole, err := h.nft.readFlows()
+	if err != nil {
+		return err
+	}
+	if !whole {
+		if err := h.nft.find(flowsTable()); errors.Is(err, unix.ENOENT) {
+			return fn()
+		}
+	}
+	b := h.begin()
+	b.dropTable(flowsTable())
+	if err := b.commit(); err != nil {
+		return err
+	}
+	err = fn()
+	if !whole { // the watcher has noted that another program has changed it
+		return err
+	}
+	var failed error
+	for range attempts {
+		b := h.begin()
+		b.makeFlows(f)
+		if failed = b.commit(); failed == nil {
+			break
+		}
+		failed = errors.Join(failed, h.ns.Do(func() error { return f.forgetMissing() }))
+	}
+	return errors.Join(err, failed)
+}
+
+// forgetMissing removes the devices that do not exist in the namespace of the thread.
+func (f flows) forgetMissing() error {
+	links, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	exists := map[string]bool{}
+	for _, l := range links {
+		exists[l.Name] = true
+	}
+	missing := func(name string, _ bool) bool { return !exists[name] }
+	maps.DeleteFunc(f.devices, missing)
+	maps.DeleteFunc(f.links, missing)
+	return nil
 }
 
 // FlowLinks returns the links of sandboxes whose connections may be in the flowtable.

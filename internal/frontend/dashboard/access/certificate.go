@@ -39,7 +39,8 @@ func (c *certificate) version() (text string, changed time.Time) {
 			text += err.Error()
 			continue
 		}
-		text += fmt.Sprintf("%s %d %v;", info.ModTime(), info.Size(), info.Sys().(*syscall.Stat_t).Ctim) // Ctim: also of chmod
+		changes := info.Sys().(*syscall.Stat_t).Ctim // chmod changes it, too
+		text += fmt.Sprintf("%s %d %v;", info.ModTime(), info.Size(), changes)
 		if info.ModTime().After(changed) {
 			changed = info.ModTime()
 		}

@@ -129,7 +129,7 @@ struct ended_port {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 32768); /* more than one host outside has; about 5 MB */
 	__type(key, struct alias_key);
 	__type(value, struct ended_port);
 } fl_ended_ports SEC(".maps");

@@ -174,18 +174,22 @@ func silent(t testing.TB, flows []net.Conn) {
 func (w *lanWorld) undone(b watchedSandbox, flows []net.Conn) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	var busy sync.WaitGroup
+	var begun, busy sync.WaitGroup
 	for _, c := range flows {
 		if c.RemoteAddr().Network() == "udp" {
 			_ = c.SetDeadline(time.Time{})
+			begun.Add(1)
 			busy.Go(func() {
-				for ctx.Err() == nil {
+				for sent := 0; ctx.Err() == nil; sent++ {
 					_, _ = c.Write([]byte("busy")) // refused once the publish has ended
+					if sent == 100 {
+						begun.Done()
+					}
 				}
 			})
 		}
 	}
-	time.Sleep(200 * time.Millisecond)
+	begun.Wait()
 	req := api.PublishRequest{Target: b.pid, Publishes: bothProtocols()}
 	_, err := w.Unpublish(context.Background(), req)
 	cancel()

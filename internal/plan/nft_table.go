@@ -107,9 +107,9 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // If the eBPF programs translate flows (bpf/include/outbound.h), `renumbered4` has an
 // element. Their ports are below and above those from which the host connects, and
 // masquerade uses none of them then. Without a range, conntrack keeps a port below 1024
-// below, and chooses any port above if the source port is in use. Conntrack does not translate packets that it finds invalid, such as a reset after a
-// connection's end: `forward` drops them, so that they do not leave with the sandbox's
-// address.
+// below, and chooses any port above if the source port is in use. Conntrack does not
+// translate packets that it finds invalid, such as a reset after a connection's end:
+// `forward` drops them, so that they do not leave with the sandbox's address.
 //
 // Each element of a map counts the first packets of flows that match it (Linux 5.7
 // or later; an older kernel ignores the flag).

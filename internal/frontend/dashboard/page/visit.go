@@ -43,8 +43,8 @@ func get[T any](v *Visit, s *source.Source[T], what string) (T, bool) {
 	return value, v.note(status, s.Refresh, what)
 }
 
-// derive returns what a function makes of the value of a source, as get does. The function, which has a name, is called
-// once for each value: it must not depend on the visit.
+// derive returns what a function makes of the value of a source, as get does (source.Derive). The function has a name,
+// and must not depend on the visit.
 func derive[T, D any](v *Visit, s *source.Source[T], what, name string, of func(T) D) (D, bool) {
 	value, status := source.Derive(v.patient, s, name, of)
 	return value, v.note(status, s.Refresh, what)

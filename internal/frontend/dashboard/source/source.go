@@ -82,8 +82,8 @@ func Derive[T, D any](ctx context.Context, s *Source[T], name string, of func(T)
 	return d, status
 }
 
-// derivedFor is how long a derived value is used.
-const derivedFor = 10 * time.Second
+// derivedFor is how long a derived value is used: less than a page stays as it is.
+const derivedFor = 5 * time.Second
 
 // derived is what a function has made of a value, and when.
 type derived struct {

@@ -101,7 +101,8 @@ func Of(daemon *admin.Client, gateway func(ctx context.Context, path string, int
 	return s
 }
 
-// count returns the daemon's counter of changes, as it was when it was read last: a second ago, or longer if that takes more than 3 ms.
+// count returns the daemon's counter of changes, as it was when it was read last: a second ago, or longer if that takes
+// more than 3 ms.
 func (s *Set) count() uint64 {
 	s.changes.Refresh()
 	n, _ := s.changes.Get(ended)

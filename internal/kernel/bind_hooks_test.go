@@ -24,8 +24,24 @@ import (
 // one IPv6 address.
 var web = slices.Concat(own("", 8080, 80), own("10.9.0.1", 7070, 70), own("fd09::1", 6060, 60))
 
-func TestWorkloadBindsGrantedPorts(t *testing.T) {
-	w := newLocalWorld(t)
+func TestBindHooks(t *testing.T) {
+	newLocalWorld(t).share(t, []sharing{
+		{"WorkloadBindsGrantedPorts", testWorkloadBindsGrantedPorts},
+		{"FamiliesBoundSeparately", testFamiliesBoundSeparately},
+		{"WorkloadsBindTheSamePort", testWorkloadsBindTheSamePort},
+		{"ReusedPort", testReusedPort},
+		{"UnpublishedPorts", testUnpublishedPorts},
+		{"AnyPortIsUnchanged", testAnyPortIsUnchanged},
+		{"WorkloadDials", testWorkloadDials},
+		{"WorkloadSends", testWorkloadSends},
+		{"ContainerPortsAreNotShared", testContainerPortsAreNotShared},
+		{"MovedBindIsRefused", testMovedBindIsRefused},
+		{"BindHooksAreSetAndDeleted", testBindHooksAreSetAndDeleted},
+		{"TooManyGrants", testTooManyGrants},
+	})
+}
+
+func testWorkloadBindsGrantedPorts(t *testing.T, w *localWorld) {
 	g := newWorkload(t, w, model.UnpublishedLoopback, web...)
 	for _, s := range []struct {
 		bind string
@@ -70,11 +86,10 @@ func TestWorkloadBindsGrantedPorts(t *testing.T) {
 	}
 }
 
-// TestFamiliesBoundSeparately binds the port for IPv4 and IPv6 one after the other,
+// testFamiliesBoundSeparately binds the port for IPv4 and IPv6 one after the other,
 // as many servers do, although only one family was granted. The other family is
 // bound to loopback. Another workload does the same at the same time.
-func TestFamiliesBoundSeparately(t *testing.T) {
-	w := newLocalWorld(t)
+func testFamiliesBoundSeparately(t *testing.T, w *localWorld) {
 	for _, s := range []struct{ one, two, first, second, granted, other string }{
 		{"127.0.0.1", "10.9.0.1", "0.0.0.0:80", "[::]:80", "127.0.0.1:8080", "[::1]:8080"},
 		{"fd09::1", "::1", "[::]:70", "0.0.0.0:70", "[fd09::1]:7070", "127.0.0.1:7070"},
@@ -113,8 +128,7 @@ func (g workload) bindFamily(t *testing.T, kind int, at string) client {
 	return g.mustBind(t, kind, at)
 }
 
-func TestWorkloadsBindTheSamePort(t *testing.T) {
-	w := newLocalWorld(t)
+func testWorkloadsBindTheSamePort(t *testing.T, w *localWorld) {
 	one := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
 	two := newWorkload(t, w, model.UnpublishedLoopback, own("", 9080, 80)...)
 	eachKind(t, "[::]:80", func(t *testing.T, kind int) {
@@ -131,10 +145,9 @@ func TestWorkloadsBindTheSamePort(t *testing.T) {
 	})
 }
 
-// TestReusedPort checks SO_REUSEPORT: a workload's sockets share its port only if
+// testReusedPort checks SO_REUSEPORT: a workload's sockets share its port only if
 // all of them set it.
-func TestReusedPort(t *testing.T) {
-	w := newLocalWorld(t)
+func testReusedPort(t *testing.T, w *localWorld) {
 	g := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
 	for _, at := range []string{"0.0.0.0:80", "[::]:80"} {
 		eachKind(t, at, func(t *testing.T, kind int) {
@@ -150,8 +163,7 @@ func TestReusedPort(t *testing.T) {
 	}
 }
 
-func TestUnpublishedPorts(t *testing.T) {
-	w := newLocalWorld(t)
+func testUnpublishedPorts(t *testing.T, w *localWorld) {
 	for _, s := range []struct {
 		policy         model.Unpublished
 		bind, reported string // reported is empty if bind is refused
@@ -171,7 +183,6 @@ func TestUnpublishedPorts(t *testing.T) {
 	} {
 		eachKind(t, string(s.policy)+" "+s.bind, func(t *testing.T, kind int) {
 			g := newWorkload(t, w, s.policy, web...)
-			defer w.dismiss(t, g.path, web...)
 			c, err := g.bind(t, kind, s.bind)
 			if s.reported == "" {
 				if !errors.Is(err, unix.EACCES) {
@@ -189,10 +200,9 @@ func TestUnpublishedPorts(t *testing.T) {
 	}
 }
 
-// TestAnyPortIsUnchanged binds port 0, which clients do: it is allowed under every
+// testAnyPortIsUnchanged binds port 0, which clients do: it is allowed under every
 // policy.
-func TestAnyPortIsUnchanged(t *testing.T) {
-	w := newLocalWorld(t)
+func testAnyPortIsUnchanged(t *testing.T, w *localWorld) {
 	g := newWorkload(t, w, model.UnpublishedDeny, web...)
 	eachKind(t, "10.9.0.1:0", func(t *testing.T, kind int) {
 		if reported := g.mustBind(t, kind, "10.9.0.1:0").name(t); !strings.HasPrefix(reported, "10.9.0.1:") {
@@ -201,10 +211,9 @@ func TestAnyPortIsUnchanged(t *testing.T) {
 	})
 }
 
-// TestWorkloadDials dials container ports of another workload, the workload's own
+// testWorkloadDials dials container ports of another workload, the workload's own
 // port when another workload has the same, and host ports as any client does.
-func TestWorkloadDials(t *testing.T) {
-	w := newLocalWorld(t)
+func testWorkloadDials(t *testing.T, w *localWorld) {
 	one := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
 	two := newWorkload(t, w, model.UnpublishedLoopback, append(own("", 9080, 80), own("10.9.0.1", 9090, 90)...)...)
 	for _, s := range []struct {
@@ -237,9 +246,8 @@ func TestWorkloadDials(t *testing.T) {
 	}
 }
 
-// TestWorkloadSends sends datagrams from an unconnected socket.
-func TestWorkloadSends(t *testing.T) {
-	w := newLocalWorld(t)
+// testWorkloadSends sends datagrams from an unconnected socket.
+func testWorkloadSends(t *testing.T, w *localWorld) {
 	one := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
 	two := newWorkload(t, w, model.UnpublishedLoopback, own("", 9090, 90)...)
 	for bind, dials := range map[string][]string{
@@ -271,11 +279,10 @@ func TestWorkloadSends(t *testing.T) {
 	}
 }
 
-// TestContainerPortsAreNotShared dials a container port that two other workloads
+// testContainerPortsAreNotShared dials a container port that two other workloads
 // have, from a third workload and from outside any workload. Both dials are
 // refused.
-func TestContainerPortsAreNotShared(t *testing.T) {
-	w := newLocalWorld(t)
+func testContainerPortsAreNotShared(t *testing.T, w *localWorld) {
 	one := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
 	two := newWorkload(t, w, model.UnpublishedLoopback, own("", 9080, 80)...)
 	three := newWorkload(t, w, model.UnpublishedLoopback)
@@ -287,13 +294,13 @@ func TestContainerPortsAreNotShared(t *testing.T) {
 	w.unheard(t, unix.SOCK_STREAM, "127.0.0.1:80")
 }
 
-// TestMovedBindIsRefused attaches another program that runs after Fairlead's and
+// testMovedBindIsRefused attaches another program that runs after Fairlead's and
 // changes the port to one that was not granted.
-func TestMovedBindIsRefused(t *testing.T) {
-	w := newLocalWorld(t)
+func testMovedBindIsRefused(t *testing.T, w *localWorld) {
 	parent := kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
 	g := workload{t, w, kerneltest.Cgroup(t, parent)}
 	w.grant(t, g.path, own("", 8080, 80)...)
+	defer w.dismiss(t, g.path, own("", 8080, 80)...)
 	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unpublished: model.UnpublishedLoopback}); err != nil {
 		t.Fatal(err)
 	}
@@ -356,8 +363,7 @@ func (w *localWorld) dismiss(t *testing.T, path string, grants ...plan.Grant) {
 	}
 }
 
-func TestBindHooksAreSetAndDeleted(t *testing.T) {
-	w := newLocalWorld(t)
+func testBindHooksAreSetAndDeleted(t *testing.T, w *localWorld) {
 	g := newWorkload(t, w, model.UnpublishedDeny, web...)
 	want := plan.BindHooks{Cgroup: g.path, Unpublished: model.UnpublishedDeny}
 	if err := w.Set(want); err != nil {
@@ -462,15 +468,15 @@ func TestGrantsOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestTooManyGrants expects an error that recommends ranges.
-func TestTooManyGrants(t *testing.T) {
-	w := newLocalWorld(t)
+// testTooManyGrants expects an error that recommends ranges.
+func testTooManyGrants(t *testing.T, w *localWorld) {
 	path := kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
 	var many []plan.Grant
 	for i := range uint16(33) {
 		many = append(many, own("", 10000+2*i, 20000+2*i)...)
 	}
 	w.grant(t, path, many...)
+	defer w.dismiss(t, path, many...)
 	err := w.Set(plan.BindHooks{Cgroup: path, Unpublished: model.UnpublishedLoopback})
 	if err == nil || !strings.Contains(err.Error(), "publish ranges") {
 		t.Errorf("132 grants: %v", err)

@@ -21,11 +21,14 @@ type workload struct {
 	path string
 }
 
-// newWorkload creates a cgroup with the policy, and grants it ports.
+// newWorkload creates a cgroup with the policy, and grants it ports. In a shared world, they end with the test.
 func newWorkload(t *testing.T, w *localWorld, unpublished model.Unpublished, grants ...plan.Grant) workload {
 	t.Helper()
 	g := workload{t, w, kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))}
 	w.grant(t, g.path, grants...)
+	if w.shared {
+		t.Cleanup(func() { w.dismiss(t, g.path, grants...) })
+	}
 	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unpublished: unpublished}); err != nil {
 		t.Fatal(err)
 	}

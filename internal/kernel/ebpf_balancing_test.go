@@ -159,7 +159,7 @@ func TestServiceMapsGrowOnDemand(t *testing.T) {
 		}
 	}
 	reopen()
-	(&localWorld{h, w.box}).mapping(t, false, toBox("0.0.0.0", 80, "10.9.0.2")...)
+	(&localWorld{Host: h, box: w.box}).mapping(t, false, toBox("0.0.0.0", 80, "10.9.0.2")...)
 	without := memory(t, pins)
 	web := ebpfWeb(model.RoundRobin)
 	for _, op := range []plan.Op{{Object: web}, {Object: web, Del: true}} {
@@ -233,7 +233,7 @@ func TestLinkWithoutHeaders(t *testing.T) {
 	}
 	_, open := w.pinned(t)
 	h := open()
-	(&localWorld{h, w.box}).mapping(t, false, toBox("0.0.0.0", 80, "10.9.0.2")...)
+	(&localWorld{Host: h, box: w.box}).mapping(t, false, toBox("0.0.0.0", 80, "10.9.0.2")...)
 	for _, o := range []plan.Object{plan.Uplinks{}, boxIngress} {
 		if err := h.Set(o); err != nil {
 			t.Fatal(err)

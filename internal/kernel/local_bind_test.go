@@ -28,8 +28,15 @@ func guarded() []plan.EBPFMapping {
 		toBox("10.9.0.1", 70, "10.9.0.2"), toBox("fd09::1", 50, "fd09::2"))
 }
 
-func TestMappedPortsCannotBeBound(t *testing.T) {
-	w := newLocalWorld(t, guarded()...)
+func TestGuardedPorts(t *testing.T) {
+	newLocalWorld(t, guarded()...).share(t, []sharing{
+		{"MappedPortsCannotBeBound", testMappedPortsCannotBeBound},
+		{"ProxyAndOtherNamespacesMayBind", testProxyAndOtherNamespacesMayBind},
+		{"ForgedKeysDoNotPassTheBindHook", testForgedKeysDoNotPassTheBindHook},
+	})
+}
+
+func testMappedPortsCannotBeBound(t *testing.T, w *localWorld) {
 	for _, s := range []struct {
 		at      string
 		refused bool
@@ -94,8 +101,7 @@ func TestKernelChoosesMappedPorts(t *testing.T) {
 	}
 }
 
-func TestProxyAndOtherNamespacesMayBind(t *testing.T) {
-	w := newLocalWorld(t, guarded()...)
+func testProxyAndOtherNamespacesMayBind(t *testing.T, w *localWorld) {
 	proxy := dialer(t, w.ns, unix.SOCK_STREAM, "0.0.0.0:80")
 	if err := proxy.setKey(bindKey(t, w.Host)); err != nil {
 		t.Fatal(err)
@@ -141,8 +147,7 @@ func withNetRaw(f func() error) error {
 	return <-failed
 }
 
-func TestForgedKeysDoNotPassTheBindHook(t *testing.T) {
-	w := newLocalWorld(t, guarded()...)
+func testForgedKeysDoNotPassTheBindHook(t *testing.T, w *localWorld) {
 	key := bindKey(t, w.Host)
 	for name, forged := range map[string]uint64{
 		"no mark": 0, "the mark of earlier versions": 0xfa1e, "both halves 0xfa1e": 0xfa1e<<32 | 0xfa1e,

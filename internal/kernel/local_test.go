@@ -48,8 +48,16 @@ var mappedCalls = []struct {
 	{dial: "[::ffff:127.0.0.1]:92", reported: "[::ffff:127.0.0.1]:92", reached: "[fd09::2]:8080", connected: true},
 }
 
-func TestLocalConnectionsAreTranslated(t *testing.T) {
-	w := newLocalWorld(t, published...)
+func TestLocalCalls(t *testing.T) {
+	newLocalWorld(t, published...).share(t, []sharing{
+		{"LocalConnectionsAreTranslated", testLocalConnectionsAreTranslated},
+		{"LocalDatagramsAreTranslated", testLocalDatagramsAreTranslated},
+		{"OneSocketHasManyDestinations", testOneSocketHasManyDestinations},
+		{"OtherCallsAreNotTranslated", testOtherCallsAreNotTranslated},
+	})
+}
+
+func testLocalConnectionsAreTranslated(t *testing.T, w *localWorld) {
 	for _, call := range mappedCalls {
 		t.Run("tcp "+call.dial, func(t *testing.T) {
 			c := dialer(t, w.ns, unix.SOCK_STREAM, call.dial)
@@ -79,8 +87,7 @@ func TestLocalConnectionsAreTranslated(t *testing.T) {
 	}
 }
 
-func TestLocalDatagramsAreTranslated(t *testing.T) {
-	w := newLocalWorld(t, published...)
+func testLocalDatagramsAreTranslated(t *testing.T, w *localWorld) {
 	for _, call := range mappedCalls {
 		if call.connected {
 			continue
@@ -97,10 +104,9 @@ func TestLocalDatagramsAreTranslated(t *testing.T) {
 	}
 }
 
-// TestOneSocketHasManyDestinations sends to published ports, to an endpoint's own
+// testOneSocketHasManyDestinations sends to published ports, to an endpoint's own
 // address and to a service of the host from one socket.
-func TestOneSocketHasManyDestinations(t *testing.T) {
-	w := newLocalWorld(t, published...)
+func testOneSocketHasManyDestinations(t *testing.T, w *localWorld) {
 	serve(t, w.ns, "127.0.0.1:5300")
 	c := dialer(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
 	for _, step := range []struct{ dial, reached string }{
@@ -120,8 +126,7 @@ func TestOneSocketHasManyDestinations(t *testing.T) {
 	}
 }
 
-func TestOtherCallsAreNotTranslated(t *testing.T) {
-	w := newLocalWorld(t, published...)
+func testOtherCallsAreNotTranslated(t *testing.T, w *localWorld) {
 	for _, s := range []struct {
 		name, dial string
 		prepare    func(client) error

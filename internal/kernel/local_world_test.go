@@ -23,7 +23,8 @@ const patience = 10
 //	host 10.9.0.1, fd09::1 ══ 10.9.0.2, fd09::2 sandbox
 type localWorld struct {
 	*Host
-	box *netns.Namespace
+	box    *netns.Namespace
+	shared bool // by several tests
 }
 
 func newLocalWorld(t *testing.T, mappings ...plan.EBPFMapping) *localWorld {
@@ -33,7 +34,7 @@ func newLocalWorld(t *testing.T, mappings ...plan.EBPFMapping) *localWorld {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { box.Close() })
-	w := &localWorld{openTestHost(t), box}
+	w := &localWorld{Host: openTestHost(t), box: box}
 	for _, o := range (plan.Plan{
 		plan.Link{Name: "box0", Kind: plan.Veth, MTU: 1500, Owner: "box", IPv6: plan.IPv6Fixed, Peer: "eth0",
 			PeerNetns: box.Path(), PeerIPv6: plan.IPv6Fixed},
@@ -54,6 +55,21 @@ func newLocalWorld(t *testing.T, mappings ...plan.EBPFMapping) *localWorld {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// sharing is a test that shares its world with others.
+type sharing struct {
+	name string
+	run  func(t *testing.T, w *localWorld)
+}
+
+// share runs the tests in the world, because the verification of a world's programs takes most of the time of a test.
+func (w *localWorld) share(t *testing.T, tests []sharing) {
+	t.Helper()
+	w.shared = true
+	for _, s := range tests {
+		t.Run(s.name, func(t *testing.T) { s.run(t, w) })
+	}
 }
 
 // pinned returns a function that opens the host like a new process, with the pins

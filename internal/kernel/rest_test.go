@@ -32,7 +32,7 @@ func TestProgramsRest(t *testing.T) {
 	}
 	mapping := func(h *Host) {
 		t.Helper()
-		(&localWorld{h, w.box}).mapping(t, false, mappings...)
+		(&localWorld{Host: h, box: w.box}).mapping(t, false, mappings...)
 		if err := h.Set(plan.LocalClients{}); err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestProgramsRest(t *testing.T) {
 	}
 	rest := func(h *Host) {
 		t.Helper()
-		(&localWorld{h, w.box}).mapping(t, true, mappings...)
+		(&localWorld{Host: h, box: w.box}).mapping(t, true, mappings...)
 		if err := h.Del(plan.LocalClients{}); err != nil {
 			t.Fatal(err)
 		}

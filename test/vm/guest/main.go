@@ -47,6 +47,10 @@ func run() (code int, err error) {
 	if err := os.Setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
 		return 1, err
 	}
+	// Memory is plenty and the CPU is slow: Go collects garbage at five times the live heap instead of twice.
+	if err := os.Setenv("GOGC", "400"); err != nil {
+		return 1, err
+	}
 	cmd := exec.Command(do.Command[0], do.Command[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
 	err = cmd.Run()

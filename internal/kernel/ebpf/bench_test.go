@@ -39,22 +39,27 @@ type bench struct {
 // testFlows is the maps' limit of flows: small, so that tests count flows quickly.
 const testFlows = 1024
 
-// newBench makes a bench with an empty table.
+// newBench makes a bench with an empty table. Its programs and maps are those of an earlier bench that has ended, if
+// there is one.
 func newBench(tb testing.TB) *bench {
 	tb.Helper()
-	return newBenchWith(tb, forLinks)
+	c := takeSpare(tb)
+	tb.Cleanup(func() { giveSpare(tb, c) })
+	return newBenchOf(tb, clone(tb, c))
 }
 
 // newBenchWith is newBench with only the programs that the function selects, after
-// changes of their specification.
+// changes of their specification. It loads them for this bench.
 func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool, changes ...func(*ebpf.CollectionSpec)) *bench {
 	tb.Helper()
-	b := &bench{work: make(chan func())}
-	go b.serve()
-	tb.Cleanup(func() { close(b.work) })
-	b.do(tb, func() error { return unix.Unshare(unix.CLONE_NEWNET) })
-	b.do(tb, cpu.Stay)
-	b.do(tb, b.links)
+	return newBenchOf(tb, loadBench(tb, wanted, changes...))
+}
+
+// loadBench loads the programs of a bench.
+func loadBench(
+	tb testing.TB, wanted func(*ebpf.ProgramSpec) bool, changes ...func(*ebpf.CollectionSpec),
+) *ebpf.Collection {
+	tb.Helper()
 	spec, err := Spec(0, ethernet, true)
 	if err != nil {
 		tb.Fatal(err)
@@ -71,8 +76,21 @@ func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool, changes ..
 	if err != nil {
 		tb.Fatal(explain(err))
 	}
+	return c
+}
+
+// newBenchOf makes a bench of loaded programs and empty maps, which end with it.
+func newBenchOf(tb testing.TB, c *ebpf.Collection) *bench {
+	tb.Helper()
+	b := &bench{work: make(chan func())}
+	go b.serve()
+	tb.Cleanup(func() { close(b.work) })
+	b.do(tb, func() error { return unix.Unshare(unix.CLONE_NEWNET) })
+	b.do(tb, cpu.Stay)
+	b.do(tb, b.links)
 	b.Datapath = &Datapath{programs: c.Programs, maps: c.Maps, balancing: true}
 	tb.Cleanup(func() { b.Datapath.Close() })
+	var err error
 	if b.table, err = openTable(b.maps); err != nil {
 		tb.Fatal(err)
 	}

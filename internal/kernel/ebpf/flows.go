@@ -96,7 +96,8 @@ func realOf(slot uint32) uint32 {
 
 // each reads a map in batches.
 func each[K, V any](m *ebpf.Map, fn func(K, V)) error {
-	keys, values := make([]K, batch), make([]V, batch)
+	size := min(batch, m.MaxEntries())
+	keys, values := make([]K, size), make([]V, size)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)

@@ -23,10 +23,12 @@ COMMIT    ?= $(shell git describe --always --abbrev=12 --exclude='*' --dirty 2>/
 LAB_SUITE ?= quick
 LAB_FLAGS ?=
 BENCH     ?= .
-# The packages that take longest come first: three packages are tested at a time (test/run), and the
-# last one should be short. test/vm has the CPU time that the others leave.
-TEST      ?= ./test/vm ./test/newmachine ./test/script ./test/e2e ./test/docker ./test/cluster ./test/machines \
-	./internal/engine ./internal/daemon ./test/overlay ./test/gateway ./...
+# The packages that take longest come first, in this order: four packages are tested at a time (test/run), and the
+# last ones should be short. test/vm has the CPU time that the others leave.
+TEST      ?= ./test/vm ./test/e2e ./test/script ./test/docker ./test/newmachine ./internal/engine ./test/gateway \
+	./test/cluster ./test/release ./internal/daemon ./internal/kernel/ebpf ./test/overlay ./test/arch ./test/balance \
+	./test/foreign ./test/machines ./internal/kernel ./internal/cli ./test/attack ./test/dashboard/look \
+	./internal/lab/load ./test/soak ./...
 TEST_FLAGS ?=
 
 SOAK       ?= 30m

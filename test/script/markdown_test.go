@@ -97,7 +97,7 @@ func TestFill(t *testing.T) {
 func TestRunnable(t *testing.T) {
 	const partly = ` 2>notes || { cat notes; grep -q "have no figure" notes; }`
 	for documented, want := range map[string]string{
-		"make lab":               `make -C /src lab OUT="$PWD" LAB_FLAGS='` + script.Short + `'`,
+		"make lab":               `make -C /src lab OUT="$PWD" LAB_FLAGS='` + script.Complete + `'`,
 		"make test":              "make -n -C /src test",
 		"fairlead service watch": "timeout 3 room fairlead service watch || test $? -eq 124",
 		"ipvsadm -S -n | fairlead service import ipvsadm - > f": "cat rules | room fairlead service import ipvsadm - > f",

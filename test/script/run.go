@@ -9,7 +9,10 @@ import (
 
 // Short replaces the rounds and duration of a documented laboratory run in the tests, so that the
 // documentation can show useful values. test/e2e tests runs of several rounds.
-const Short = "--rounds 1 --duration 50ms"
+const Short = "--rounds 1 --duration 20ms"
+
+// Complete replaces them in `make lab`, whose figures must all exist: a figure needs one of the rounds.
+const Complete = "--rounds 3 --duration 20ms"
 
 // serves is how many seconds a documented server must run: longer than a failing server needs to
 // exit.
@@ -27,7 +30,7 @@ const saved = "ipvsadm -S -n | "
 // Runnable returns the command that the test runs for a documented command; root is the project's
 // folder. Only make and fairlead are documented, so that users need to install nothing else:
 //
-//   - `fairlead lab run` and `make lab` run with Short, and write to the current folder;
+//   - `fairlead lab run` runs with Short, `make lab` with Complete, and both write to the current folder;
 //   - the other make targets are only resolved (make -n), because one of them
 //     runs this test;
 //   - a server under `fairlead run`, and a command that watches, must run until
@@ -45,7 +48,7 @@ const saved = "ipvsadm -S -n | "
 func Runnable(command, root string) (string, error) {
 	switch {
 	case command == "make lab":
-		return fmt.Sprintf(`make -C %s lab OUT="$PWD" LAB_FLAGS='%s'`, filepath.ToSlash(root), Short), nil
+		return fmt.Sprintf(`make -C %s lab OUT="$PWD" LAB_FLAGS='%s'`, filepath.ToSlash(root), Complete), nil
 	case makeLine.MatchString(command):
 		return fmt.Sprintf("make -n -C %s %s", filepath.ToSlash(root), strings.TrimPrefix(command, "make ")), nil
 	case strings.HasPrefix(command, "fairlead lab run"):

@@ -18,7 +18,7 @@ import (
 // test` that use most of the installed packages. Two of the tests call bpftool.
 func TestFirstCommands(t *testing.T) {
 	machine := newMachine(t)
-	out := machine.run("make lab LAB_FLAGS='--rounds 3 --duration 100ms --shared'")
+	out := machine.run("make lab LAB_FLAGS='--rounds 3 --duration 20ms --shared'")
 	if !strings.Contains(out, "full report: ./fairlead-quick.html") {
 		t.Errorf("make lab has written no report:\n%s", out)
 	}

@@ -163,11 +163,10 @@ func (g *gateway) await(ctx context.Context, r *rig.Rig, p *child.Process) error
 	defer cancel()
 	var failed error
 	known := func() bool {
-		for _, port := range []int{rig.LoadPort, rig.TLSPort, rig.WebPort, rig.SecureWebPort} {
-			if !program.Listens(p.Cmd.Process.Pid, port) {
-				failed = fmt.Errorf("it does not listen on port %d", port)
-				return false
-			}
+		ports := []int{rig.LoadPort, rig.TLSPort, rig.WebPort, rig.SecureWebPort}
+		if !program.Listens(p.Cmd.Process.Pid, ports...) {
+			failed = fmt.Errorf("it does not listen on all of the ports %d", ports)
+			return false
 		}
 		failed = g.knows(r)
 		return failed == nil

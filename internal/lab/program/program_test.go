@@ -2,6 +2,7 @@ package program
 
 import (
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,5 +39,25 @@ func TestExpect(t *testing.T) {
 	}
 	if got := out.Text(); got != "not ready yet" {
 		t.Errorf("kept %q", got)
+	}
+}
+
+// TestListens checks that all of the ports must be those of listeners, of either family.
+func TestListens(t *testing.T) {
+	var ports []int
+	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	if !Listens(os.Getpid(), ports...) {
+		t.Errorf("the listeners on the ports %d are not found", ports)
+	}
+	const none = 1 << 16 // no port
+	if Listens(os.Getpid(), ports[0], none) {
+		t.Errorf("a listener on %d is found", none)
 	}
 }

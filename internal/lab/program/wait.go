@@ -54,14 +54,13 @@ func (o *Output) Watch(ctx context.Context, p *child.Process, port int) {
 }
 
 // Await reports whether reached becomes true before the process ends. It polls,
-// because the kernel does not notify.
+// because the kernel does not notify. It polls less often the longer it takes, because
+// some ask the kernel for all sockets.
 func Await(ctx context.Context, p *child.Process, reached func() bool) bool {
-	const often = 2 * time.Millisecond
-	tick := time.NewTicker(often)
-	defer tick.Stop()
-	for !reached() {
+	const often, rarely = 2 * time.Millisecond, 20 * time.Millisecond
+	for pause := often; !reached(); pause = min(pause*5/4, rarely) {
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-p.Done():
 			return false
 		case <-ctx.Done():
@@ -71,10 +70,15 @@ func Await(ctx context.Context, p *child.Process, reached func() bool) bool {
 	return true
 }
 
-// Listens reports whether a process listens on the TCP port in the network
+// Listens reports whether processes listen on all of the TCP ports in the network
 // namespace of the process with that id. It reads proc_pid_net(5): the local
-// address, the remote address, and the state, where 0A is TCP_LISTEN.
-func Listens(pid, port int) bool {
+// address, the remote address, and the state, where 0A is TCP_LISTEN. A reading takes
+// milliseconds, because the kernel searches the connections of all namespaces.
+func Listens(pid int, ports ...int) bool {
+	missing := map[string]bool{}
+	for _, port := range ports {
+		missing[fmt.Sprintf("%04X", port)] = true
+	}
 	for _, family := range []string{"tcp", "tcp6"} {
 		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, family))
 		if err != nil {
@@ -82,10 +86,13 @@ func Listens(pid, port int) bool {
 		}
 		for line := range bytes.Lines(table) {
 			fields := bytes.Fields(line)
-			if len(fields) > 3 && string(fields[3]) == "0A" &&
-				bytes.HasSuffix(fields[1], fmt.Appendf(nil, ":%04X", port)) {
-				return true
+			if len(fields) > 3 && string(fields[3]) == "0A" {
+				_, port, _ := bytes.Cut(fields[1], []byte(":"))
+				delete(missing, string(port))
 			}
+		}
+		if len(missing) == 0 {
+			return true
 		}
 	}
 	return false

@@ -3,7 +3,11 @@
 // administrator's API.
 package api
 
-import "fairlead/internal/model"
+import (
+	"slices"
+
+	"fairlead/internal/model"
+)
 
 // AttachRequest is the request to attach a running sandbox. Values that its Endpoint
 // leaves empty are chosen once, and stay when the request is repeated.
@@ -102,4 +106,14 @@ type PublishRequest struct {
 	// Publishes need no Endpoint.
 	Publishes []model.Publish `json:"publishes"`
 	DryRun    bool            `json:"dryRun,omitempty"`
+}
+
+// WrongViews returns the attachments that are broken, or have a publish with a problem.
+func WrongViews(all []View) (wrong []View) {
+	for _, v := range all {
+		if v.Status == Broken || slices.ContainsFunc(v.Publishes, func(p PublishedView) bool { return p.Problem != "" }) {
+			wrong = append(wrong, v)
+		}
+	}
+	return wrong
 }

@@ -165,3 +165,20 @@ type NodeFinding struct {
 	// Problem says why the node does not answer.
 	Problem string `json:"problem,omitempty"`
 }
+
+// WrongServices returns the services that are not up, or have a problem or a real server that is not up. They have only
+// those real servers.
+func WrongServices(all []ServiceView) (wrong []ServiceView) {
+	for _, s := range all {
+		var out []RealView
+		for _, r := range s.Servers {
+			if r.State != RealUp {
+				out = append(out, r)
+			}
+		}
+		if s.Servers = out; s.Status != ServiceUp || s.Problem != "" || len(out) > 0 {
+			wrong = append(wrong, s)
+		}
+	}
+	return wrong
+}

@@ -240,6 +240,7 @@ func (l hostileDaemon) Networks() []model.Network       { return answer[[]model.
 func (l hostileDaemon) Unavailable() map[string]string  { return answer[map[string]string](l) }
 func (l hostileDaemon) Events() []api.Event             { return answer[[]api.Event](l) }
 func (l hostileDaemon) Stats(context.Context) api.Stats { return answer[api.Stats](l) }
+func (l hostileDaemon) Fill() api.Stats                 { return answer[api.Stats](l) }
 func (l hostileDaemon) FollowEvents(context.Context) <-chan api.Event {
 	events := make(chan api.Event, 1)
 	if l.empty {

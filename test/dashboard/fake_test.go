@@ -44,6 +44,7 @@ type fake struct {
 	socket string
 	mu     sync.Mutex
 	values map[string]any
+	// asked counts requests by path and query.
 	asked  map[string]int
 	posted []string
 }
@@ -68,7 +69,7 @@ func newFake(t *testing.T, values map[string]any) *fake {
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked[r.URL.Path]++
+	f.asked[r.URL.RequestURI()]++
 	if r.Method == http.MethodPost {
 		text, _ := io.ReadAll(r.Body)
 		f.posted = append(f.posted, r.URL.Path+" "+strings.TrimSpace(string(text)))

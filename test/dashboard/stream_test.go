@@ -192,3 +192,19 @@ func TestNothingIsReadWithoutViewers(t *testing.T) {
 		t.Errorf("ten viewers caused %d requests, want at most %d", n, 2*most)
 	}
 }
+
+// TestFirstPageReadsWhatIsWrong: with thousands of real servers, attachments and routers, the first page asks the
+// daemon only for those that need attention.
+func TestFirstPageReadsWhatIsWrong(t *testing.T) {
+	f := newFake(t, values(time.Now()))
+	if _, got := get(t, served(t, f, nil).URL+"/"); !strings.Contains(got, "check failed 3 times") {
+		t.Errorf("the page lacks the real server that is down: %.3000s", got)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, path := range []string{"/v1/services", "/v1/attachments", "/v1/stats", "/v1/gateway/api/rawdata"} {
+		if f.asked[path] != 0 || f.asked[path+"?wrong"] == 0 {
+			t.Errorf("%s: %v", path, f.asked)
+		}
+	}
+}

@@ -72,6 +72,21 @@ func (m *Reader) Stats(ctx context.Context) api.Stats {
 	return s
 }
 
+// Fill reads only how full the kernel's tables are. It costs the same however many endpoints there are.
+func (m *Reader) Fill() (s api.Stats) {
+	fill, there, err := m.cfg.Counters.EBPF().Fill()
+	if err != nil {
+		s.Problems = append(s.Problems, err.Error())
+	}
+	if there {
+		s.EBPF = &fill
+	}
+	if fill, ok := m.cfg.Counters.Conntrack().Fill(); ok {
+		s.Conntrack = &fill
+	}
+	return s
+}
+
 // counted returns what there is to count, and the endpoints by name. It locks the mutex of the state.
 func (m *Reader) counted() (api.Stats, map[string]model.Endpoint) {
 	m.cfg.State.Lock()

@@ -33,7 +33,8 @@ func attachmentHandlers(mux *http.ServeMux, d AttachmentCalls) {
 		return d.Attach(ctx, byCommand(r))
 	})
 	Detach.handle(mux, d.Detach)
-	listAttachments.handle(mux, func() (Attachments, error) { return Attachments{d.Attachments()}, nil })
+	listAttachments.handleWrong(mux, func(context.Context) Attachments { return Attachments{d.Attachments()} },
+		func(context.Context) Attachments { return Attachments{api.WrongViews(d.Attachments())} })
 }
 
 // byCommand returns the request with publishes of a command, whatever origin the client names.
@@ -47,5 +48,12 @@ func byCommand(r api.AttachRequest) api.AttachRequest {
 // Attachments returns all attachments.
 func (c *Client) Attachments(ctx context.Context) ([]api.View, error) {
 	a, err := listAttachments.Do(ctx, c)
+	return a.Attachments, err
+}
+
+// WrongAttachments returns the attachments that are broken or have a publish with a problem. An older daemon returns
+// all.
+func (c *Client) WrongAttachments(ctx context.Context) ([]api.View, error) {
+	a, err := listAttachments.DoWrong(ctx, c)
 	return a.Attachments, err
 }

@@ -48,6 +48,26 @@ func (p Query[Answer]) handle(mux *http.ServeMux, fn func() (Answer, error)) {
 	})
 }
 
+// paramWrong asks a list for what is wrong only. Daemons that do not know it return the whole list.
+const paramWrong = "wrong"
+
+// DoWrong asks for the part of the answer that needs attention. An older daemon returns the whole answer.
+func (p Query[Answer]) DoWrong(ctx context.Context, c *Client) (a Answer, err error) {
+	err = c.call(ctx, http.MethodGet, string(p)+"?"+paramWrong, nil, &a)
+	return a, err
+}
+
+// handleWrong registers the function that answers Do, and the one that answers DoWrong.
+func (p Query[Answer]) handleWrong(mux *http.ServeMux, all, wrong func(context.Context) Answer) {
+	mux.HandleFunc("GET "+string(p), func(w http.ResponseWriter, r *http.Request) {
+		of := all
+		if r.URL.Query().Has(paramWrong) {
+			of = wrong
+		}
+		answer(w, http.StatusOK, of(r.Context()))
+	})
+}
+
 func reply(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		refuse(w, err)

@@ -50,7 +50,8 @@ func serviceHandlers(mux *http.ServeMux, d ServiceCalls) {
 	ChangeReal.handle(mux, func(_ context.Context, r api.RealRequest) (api.Result, error) {
 		return d.ChangeReal(r)
 	})
-	listServices.handle(mux, func() (Services, error) { return Services{d.Services()}, nil })
+	listServices.handleWrong(mux, func(context.Context) Services { return Services{d.Services()} },
+		func(context.Context) Services { return Services{api.WrongServices(d.Services())} })
 	mux.HandleFunc("GET "+string(listServices)+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 		v, err := d.Service(r.PathValue("name"))
 		reply(w, v, err)
@@ -67,5 +68,12 @@ func (c *Client) Service(ctx context.Context, name string) (v api.ServiceView, e
 // Services returns all virtual services.
 func (c *Client) Services(ctx context.Context) ([]api.ServiceView, error) {
 	s, err := listServices.Do(ctx, c)
+	return s.Services, err
+}
+
+// WrongServices returns the services that are not up or have a problem or a real server that is not up, with those
+// real servers only. An older daemon returns all.
+func (c *Client) WrongServices(ctx context.Context) ([]api.ServiceView, error) {
+	s, err := listServices.DoWrong(ctx, c)
 	return s.Services, err
 }

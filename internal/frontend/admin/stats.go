@@ -7,23 +7,24 @@ import (
 	"fairlead/internal/api"
 )
 
-// pathStats returns the traffic counters.
-const pathStats = "/v1/stats"
+// readStats returns the traffic counters.
+const readStats Query[api.Stats] = "/v1/stats"
 
 // StatsCalls are the calls of the daemon for traffic counters.
 type StatsCalls interface {
 	Stats(context.Context) api.Stats
+	// Fill returns only how full the kernel's tables are.
+	Fill() api.Stats
 }
 
 // statsHandlers registers the handler of traffic counters.
 func statsHandlers(mux *http.ServeMux, d StatsCalls) {
-	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusOK, d.Stats(r.Context()))
-	})
+	readStats.handleWrong(mux, func(ctx context.Context) api.Stats { return d.Stats(ctx) },
+		func(context.Context) api.Stats { return d.Fill() })
 }
 
 // Stats returns the traffic counters of the daemon's networks.
-func (c *Client) Stats(ctx context.Context) (s api.Stats, err error) {
-	err = c.call(ctx, http.MethodGet, pathStats, nil, &s)
-	return s, err
-}
+func (c *Client) Stats(ctx context.Context) (api.Stats, error) { return readStats.Do(ctx, c) }
+
+// Fill returns how full the kernel's tables are. An older daemon returns all counters.
+func (c *Client) Fill(ctx context.Context) (api.Stats, error) { return readStats.DoWrong(ctx, c) }

@@ -342,7 +342,17 @@ func (c *Controller) Explain(ctx context.Context, entry, method, url string) (sh
 
 // Objects returns all objects with their states.
 func (c *Controller) Objects(ctx context.Context) (view.RawData, error) {
-	answer, err := c.query(ctx, request{Ask: askRaw})
+	return c.objects(ctx, request{Ask: askRaw})
+}
+
+// Wrong returns the objects that need attention. Those of an earlier version of the serving process are all.
+func (c *Controller) Wrong(ctx context.Context) (view.RawData, error) {
+	raw, err := c.objects(ctx, request{Ask: askRaw, Wrong: true})
+	return raw.Wrong(), err
+}
+
+func (c *Controller) objects(ctx context.Context, r request) (view.RawData, error) {
+	answer, err := c.query(ctx, r)
 	if err != nil || answer.Raw == nil {
 		return view.RawData{}, err
 	}

@@ -277,6 +277,10 @@ func (s *server) answer(r request, fds []int) (answer response, give []int) {
 		}
 	default:
 		give, answer.Fault = s.asked(r.Ask, &answer)
+		if r.Wrong && answer.Raw != nil {
+			wrong := answer.Raw.Wrong()
+			answer.Raw = &wrong
+		}
 	}
 	return answer, give
 }

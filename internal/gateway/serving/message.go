@@ -24,6 +24,8 @@ type request struct {
 	Ask     ask       `json:"ask,omitempty"`
 	// Beats says that responses with Busy may precede the answer. An earlier version ignores it.
 	Beats bool `json:"beats,omitempty"`
+	// Wrong limits askRaw to what needs attention. An earlier version ignores it.
+	Wrong bool `json:"wrong,omitempty"`
 }
 
 // start is the first request.

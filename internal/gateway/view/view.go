@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"fairlead/internal/gateway/shown"
+	"fairlead/internal/gateway/status"
 )
 
 // RawData has all objects with their states, by name.
@@ -24,6 +25,25 @@ type RawData struct {
 	// Sources are the files, containers and engines with a problem that concerns all of their objects, by
 	// path or name. Traefik's API has none.
 	Sources map[string]SourceState `json:"sources,omitempty"`
+}
+
+// ParamWrong asks the daemon's gateway for Wrong only.
+const ParamWrong = "wrong"
+
+// Wrong returns the routers that are not enabled or have an error, the sources with a problem, and all certificates.
+func (d RawData) Wrong() RawData {
+	return RawData{Routers: wrong(d.Routers), TCPRouters: wrong(d.TCPRouters), UDPRouters: wrong(d.UDPRouters),
+		Certificates: d.Certificates, Sources: d.Sources}
+}
+
+func wrong(all map[string]Router) map[string]Router {
+	some := map[string]Router{}
+	for name, r := range all {
+		if r.Status != string(status.Enabled) || len(r.Errors) > 0 {
+			some[name] = r
+		}
+	}
+	return some
 }
 
 // SourceState is a source with a problem. Status is "warning" if its last good configuration is in use,

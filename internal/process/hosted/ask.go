@@ -9,6 +9,7 @@ import (
 	"net/url"
 
 	"fairlead/internal/api"
+	"fairlead/internal/gateway/view"
 )
 
 // Ask implements admin.GatewayCalls: it answers the paths of the gateway's API that commands
@@ -25,7 +26,11 @@ func (r *Runner) Ask(ctx context.Context, path string) (json.RawMessage, error) 
 	var answer any
 	switch u.Path {
 	case "/api/rawdata":
-		answer, err = c.Objects(ctx)
+		objects := c.Objects
+		if u.Query().Has(view.ParamWrong) {
+			objects = c.Wrong
+		}
+		answer, err = objects(ctx)
 	case "/api/explain":
 		q := u.Query()
 		answer, err = c.Explain(ctx, q.Get("entryPoint"), cmp.Or(q.Get("method"), http.MethodGet), q.Get("url"))

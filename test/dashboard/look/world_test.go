@@ -27,6 +27,7 @@ import (
 	"fairlead/internal/frontend/dashboard/chart"
 	"fairlead/internal/frontend/dashboard/history"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/view"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 	wanted "fairlead/internal/model/gateway"
@@ -62,10 +63,14 @@ func (d *daemon) Unavailable() map[string]string  { return locked(d, &d.unavaila
 func (d *daemon) Services() []api.ServiceView     { return locked(d, &d.services) }
 func (d *daemon) Events() []api.Event             { return locked(d, &d.events) }
 func (d *daemon) Stats(context.Context) api.Stats { return locked(d, &d.stats) }
-func (d *daemon) History() api.History            { return locked(d, &d.figures) }
-func (d *daemon) Changes() uint64                 { return locked(d, &d.changes) }
-func (d *daemon) change(do func())                { d.mu.Lock(); defer d.mu.Unlock(); d.changes++; do() }
-func locked[T any](d *daemon, at *T) T            { d.mu.Lock(); defer d.mu.Unlock(); return *at }
+func (d *daemon) Fill() api.Stats {
+	s := locked(d, &d.stats)
+	return api.Stats{Conntrack: s.Conntrack, EBPF: s.EBPF}
+}
+func (d *daemon) History() api.History { return locked(d, &d.figures) }
+func (d *daemon) Changes() uint64      { return locked(d, &d.changes) }
+func (d *daemon) change(do func())     { d.mu.Lock(); defer d.mu.Unlock(); d.changes++; do() }
+func locked[T any](d *daemon, at *T) T { d.mu.Lock(); defer d.mu.Unlock(); return *at }
 
 // FollowEvents reports no new events: the pages find them when they read again.
 func (d *daemon) FollowEvents(ctx context.Context) <-chan api.Event {
@@ -97,7 +102,11 @@ func (d *daemon) Ask(_ context.Context, path string) (json.RawMessage, error) {
 		return nil, err
 	}
 	if u.Path == "/api/rawdata" {
-		return json.Marshal(d.gateway.Objects())
+		objects := d.gateway.Objects()
+		if u.Query().Has(view.ParamWrong) {
+			objects = objects.Wrong()
+		}
+		return json.Marshal(objects)
 	}
 	answer, err := d.gateway.Explain(u.Query().Get("entryPoint"), "GET", u.Query().Get("url"))
 	if err != nil {

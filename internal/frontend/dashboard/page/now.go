@@ -69,16 +69,16 @@ func limited(items []Item) []Item {
 func wrong(v *Visit) (all []Item) {
 	v.Sources.Refresh()
 	if hasDaemon(v.Site) {
-		all = slices.Concat(problems(v, v.Sources.Services, "services", v.wrongServices),
-			problems(v, v.Sources.Attachments, "attachments", wrongAttachments),
+		all = slices.Concat(problems(v, v.Sources.WrongServices, "services", v.wrongServices),
+			problems(v, v.Sources.WrongAttachments, "attachments", wrongAttachments),
 			problems(v, v.Sources.Networks, "networks", wrongNetworks),
 			problems(v, v.Sources.Cluster, "cluster", v.wrongCluster),
-			problems(v, v.Sources.Stats, "counters", func(s api.Stats) []Item {
+			problems(v, v.Sources.Fill, "counters", func(s api.Stats) []Item {
 				return append(wrongFill("conntrack table", s.Conntrack), wrongFill("eBPF flow table", s.EBPF)...)
 			}))
 	}
 	if hasGateway(v.Site) {
-		all = append(all, problems(v, v.Sources.Gateway, "gateway", v.wrongGateway)...)
+		all = append(all, problems(v, v.Sources.WrongGateway, "gateway", v.wrongGateway)...)
 	}
 	if hasHost(v.Site) {
 		all = append(all, problems(v, v.Sources.Host, "host", found)...)

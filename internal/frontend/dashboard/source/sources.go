@@ -70,6 +70,12 @@ type Set struct {
 	Host        *Source[Host]
 	Kernel      *Source[plan.Facts]
 	Lab         *Source[Lab]
+	// WrongServices, WrongAttachments, Fill and WrongGateway are the parts that the first page shows. To read them
+	// costs little, however many objects there are.
+	WrongServices    *Source[[]api.ServiceView]
+	WrongAttachments *Source[[]api.View]
+	Fill             *Source[api.Stats]
+	WrongGateway     *Source[Gateway]
 	// changes is the daemon's counter of changes.
 	changes *Source[uint64]
 }
@@ -89,10 +95,18 @@ func Of(daemon *admin.Client, gateway func(ctx context.Context, path string, int
 		}, changes)
 		s.Events = New(daemon.Events, changes)
 		s.Stats = New(daemon.Stats, changes)
+		s.WrongServices = New(daemon.WrongServices, changes)
+		s.WrongAttachments = New(daemon.WrongAttachments, changes)
+		s.Fill = New(daemon.Fill, changes)
 		s.Cluster = New(func(ctx context.Context) (Cluster, error) { return readCluster(ctx, daemon) }, changes)
 	}
 	if gateway != nil {
-		s.Gateway = New(func(ctx context.Context) (Gateway, error) { return readGateway(ctx, gateway) }, changes)
+		s.Gateway = New(func(ctx context.Context) (Gateway, error) { return readGateway(ctx, gateway, "") }, changes)
+		s.WrongGateway = New(func(ctx context.Context) (Gateway, error) {
+			g, err := readGateway(ctx, gateway, "?"+view.ParamWrong)
+			g.RawData = g.Wrong() // a gateway that serves its own pages, or an older daemon, returns all
+			return g, err
+		}, changes)
 	}
 	if host != nil {
 		s.Host = New(here(func(ctx context.Context) (Host, error) { return readHost(ctx, host) }), changes)
@@ -119,15 +133,15 @@ var ended = func() context.Context {
 // Refresh starts the readings of all values of the first page that are due, so that they run at the same time.
 func (s *Set) Refresh() {
 	if s.Services != nil {
-		s.Services.Refresh()
-		s.Attachments.Refresh()
+		s.WrongServices.Refresh()
+		s.WrongAttachments.Refresh()
 		s.Networks.Refresh()
 		s.Events.Refresh()
-		s.Stats.Refresh()
+		s.Fill.Refresh()
 		s.Cluster.Refresh()
 	}
 	if s.Gateway != nil {
-		s.Gateway.Refresh()
+		s.WrongGateway.Refresh()
 	}
 	if s.Host != nil {
 		s.Host.Refresh()
@@ -153,9 +167,9 @@ func readCluster(ctx context.Context, daemon *admin.Client) (c Cluster, err erro
 	return c, err
 }
 
-func readGateway(ctx context.Context, read func(ctx context.Context, path string, into any) error) (g Gateway,
-	err error) {
-	err = read(ctx, "/api/rawdata", &g.RawData)
+func readGateway(ctx context.Context, read func(ctx context.Context, path string, into any) error,
+	query string) (g Gateway, err error) {
+	err = read(ctx, "/api/rawdata"+query, &g.RawData)
 	if api.CodeOf(err) == api.NotFound {
 		return g, nil
 	}

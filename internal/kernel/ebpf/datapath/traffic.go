@@ -27,8 +27,23 @@ func (h *Handle) MappingTraffic() ([]counter.Publish, counter.Fill, bool, error)
 			all = append(all, mappingCount(c))
 		}
 	}
+	return all, fillOf(p), true, nil
+}
+
+// Fill returns how full the table of port mappings is; false if there is no eBPF data path.
+func (h *Handle) Fill() (counter.Fill, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, err := h.datapathIfAny()
+	if err != nil || p == nil {
+		return counter.Fill{}, false, err
+	}
+	return fillOf(p), true, nil
+}
+
+func fillOf(p *ebpf.Datapath) counter.Fill {
 	entries, most := p.Table().Fill()
-	return all, counter.Fill{Entries: uint64(entries), Max: uint64(most)}, true, nil
+	return counter.Fill{Entries: uint64(entries), Max: uint64(most)}
 }
 
 func mappingCount(c ebpf.Counted) counter.Publish {

@@ -2,7 +2,9 @@ package access
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"syscall"
@@ -20,8 +22,8 @@ type certificate struct {
 
 	mu   sync.Mutex
 	pair *tls.Certificate
-	// read says which files were tried last.
-	read string
+	// read says which files were used or refused last, and told which failure kept got last.
+	read, told string
 }
 
 // newCertificate reads a certificate and its key.
@@ -61,11 +63,18 @@ func (c *certificate) load() error {
 func (c *certificate) current() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if version, changed := c.version(); version != c.read && time.Since(changed) > settled {
-		c.read = version
-		if err := c.load(); err != nil {
-			c.kept(err)
-		}
+	version, changed := c.version()
+	if version == c.read || time.Since(changed) <= settled {
+		return c.pair
 	}
+	err := c.load()
+	if !errors.As(err, new(*fs.PathError)) {
+		c.read = version // files that could not be read, e.g. for lack of descriptors, are tried again
+	}
+	text := fmt.Sprint(version, err)
+	if err != nil && text != c.told {
+		c.kept(err)
+	}
+	c.told = text
 	return c.pair
 }

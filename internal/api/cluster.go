@@ -125,6 +125,34 @@ type ClusterNodeStatus struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
+// ClusterObject is something that a node has, as the node's record says. The record has no time: it is as new as the
+// snapshot of the node that shows it (EtcdHealth).
+type ClusterObject struct {
+	// Node is the name of the node.
+	Node string            `json:"node"`
+	Kind ClusterObjectKind `json:"kind"`
+	// Of is the virtual service of a real server, or the network of an endpoint.
+	Of string `json:"of,omitempty"`
+	// Name is that of its attachment on the node.
+	Name      string       `json:"name"`
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Port is that of a real server. Port 0 is the port that the client has connected to.
+	Port     uint16 `json:"port,omitempty"`
+	Draining bool   `json:"draining,omitempty"`
+	// Down is why it gets no requests; empty if it gets some.
+	Down string `json:"down,omitempty"`
+}
+
+// ClusterObjectKind is what a ClusterObject is.
+type ClusterObjectKind string
+
+// The kinds of objects.
+const (
+	ClusterReal     ClusterObjectKind = "real server"
+	ClusterEndpoint ClusterObjectKind = "endpoint"
+	ClusterSandbox  ClusterObjectKind = "server of the gateway"
+)
+
 // EtcdHealth is the state of a cluster's store.
 type EtcdHealth struct {
 	// Connected is false if the snapshot may be old. Since is when that began, and Problem why.

@@ -291,6 +291,10 @@ func (l hostileCluster) Status(context.Context, bool) (api.ClusterStatus, error)
 	return reply[api.ClusterStatus](l.hostileDaemon)
 }
 
+func (l hostileCluster) Objects() ([]api.ClusterObject, error) {
+	return reply[[]api.ClusterObject](l.hostileDaemon)
+}
+
 func (l hostileCluster) ExplainFlow(context.Context, api.FlowQuestion) (api.FlowPart, error) {
 	return reply[api.FlowPart](l.hostileDaemon)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -129,9 +130,23 @@ func TestNodesOfACluster(t *testing.T) {
 		Etcd: api.EtcdHealth{Connected: true}, Addresses: []api.ClusterAddress{{Holder: "host2",
 			ClusterAddressSpec: api.ClusterAddressSpec{Address: netip.MustParsePrefix("192.0.2.10/24")}}}}
 	all["/v1/cluster/bgp"] = admin.ClusterBGPSessions{}
-	_, text := get(t, served(t, newFake(t, all), nil).URL+"/cluster")
+	_, text := get(t, served(t, newFake(t, maps.Clone(all)), nil).URL+"/cluster")
+	if !strings.Contains(text, "Unknown: the records have not been read yet.") { // of an older daemon
+		t.Errorf("the page does not say that records are unknown:\n%s", text)
+	}
+	there := []netip.Addr{netip.MustParseAddr("10.0.9.2")}
+	all["/v1/cluster/objects"] = admin.ClusterObjects{Objects: []api.ClusterObject{
+		{Node: "host1", Kind: api.ClusterEndpoint, Name: "own-endpoint"},
+		{Node: "host2", Kind: api.ClusterReal, Of: "web", Name: "web-9", Addresses: there, Port: 8080},
+		{Node: "host2", Kind: api.ClusterSandbox, Name: "web-7", Down: "its check fails"},
+		{Node: "host3", Kind: api.ClusterEndpoint, Of: "shop", Name: "web-8"}}}
+	_, text = get(t, served(t, newFake(t, all), nil).URL+"/cluster")
+	if strings.Contains(text, "own-endpoint") {
+		t.Error("the page lists an endpoint of this node as one of another")
+	}
 	for _, want := range []string{"host2</th><td>192.0.2.10</td>", "1 up, 1 down",
-		"unknown, because it has not reported any", "unknown, because this page asks no other node"} {
+		"unknown, because it has not reported any", "<td>web-9</td><td>10.0.9.2:8080</td>", "down: its check fails",
+		"its node does not answer"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}

@@ -23,6 +23,8 @@ const (
 	// ExplainFlow returns a Fault with code NotFound if no other node has the destination of the flow.
 	ExplainFlow Call[api.FlowQuestion, api.FlowPart] = "/v1/cluster/explain"
 	ShowCluster Query[api.ClusterStatus]             = "/v1/cluster"
+	// ListObjects returns a Fault with code NotFound if the host has no records of a cluster.
+	ListObjects Query[ClusterObjects] = "/v1/cluster/objects"
 	// ShowNodes is ShowCluster with what the other nodes answer.
 	ShowNodes = ShowCluster + "?" + askNodes
 )
@@ -43,6 +45,8 @@ type ClusterCalls interface {
 	SetHost(ctx context.Context, r api.ClusterHost) error
 	// Status returns the state of the cluster. If ask is set, the other nodes are asked how far they are.
 	Status(ctx context.Context, ask bool) (api.ClusterStatus, error)
+	// Objects returns what the nodes have, by their records. It asks no other host.
+	Objects() ([]api.ClusterObject, error)
 	// ExplainFlow asks the node that has the destination of a flow. Returns a Fault with code NotFound if no
 	// other node has it.
 	ExplainFlow(ctx context.Context, q api.FlowQuestion) (api.FlowPart, error)
@@ -58,6 +62,11 @@ type ClusterTokenCalls interface {
 // ClusterTokens are the valid join tokens.
 type ClusterTokens struct {
 	Tokens []api.ClusterToken `json:"tokens"`
+}
+
+// ClusterObjects are what the nodes of the cluster have.
+type ClusterObjects struct {
+	Objects []api.ClusterObject `json:"objects"`
 }
 
 // TokenID names a join token.
@@ -79,6 +88,10 @@ func clusterHandlers(mux *http.ServeMux, d ClusterCalls) {
 	handleChange(mux, SetEtcd, d.SetEtcd)
 	handleChange(mux, SetClusterHost, d.SetHost)
 	ExplainFlow.handle(mux, d.ExplainFlow)
+	ListObjects.handle(mux, func() (ClusterObjects, error) {
+		all, err := d.Objects()
+		return ClusterObjects{all}, err
+	})
 	mux.HandleFunc("GET "+string(ShowCluster), func(w http.ResponseWriter, r *http.Request) {
 		status, err := d.Status(r.Context(), r.URL.Query().Has(askNodes))
 		reply(w, status, err)

@@ -2,6 +2,8 @@ package page
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"fairlead/internal/api"
@@ -37,6 +39,7 @@ func cluster() Page {
 					Command: "fairlead cluster address move ADDRESS NODE"},
 				{ID: "nodes", Title: "Nodes", Table: v.tabled(nodesTable(c.Status))},
 				{ID: "has", Title: "What each node has", Table: v.tabled(hasTable(v, c.Status))},
+				objectSection(v, c.Status),
 				{ID: "etcd", Title: "etcd", Table: v.tabled(etcdTable(c.Status.Etcd))}}
 			if len(c.Sessions) > 0 {
 				parts = append(parts, Section{ID: "bgp", Title: "Routers", Table: v.tabled(sessionTable(c.Sessions))})
@@ -111,8 +114,54 @@ func nodesTable(s api.ClusterStatus) table.Table {
 		}}
 }
 
-// unknownThere is why the page does not show what only the node itself knows.
-const unknownThere = "unknown, because this page asks no other node: open the dashboard of that node"
+// objectSection lists what the other nodes have, by their records.
+func objectSection(v *Visit, s api.ClusterStatus) Section {
+	part := Section{ID: "objects", Title: "What other nodes have", Note: "Each node writes its real servers, its " +
+		"endpoints in networks of the cluster and its servers of the gateway into etcd. Only its own dashboard has its " +
+		"other ports and containers."}
+	objects, ok := get(v, v.Sources.Objects, "records of nodes")
+	if !ok || !objects.Known {
+		part.Lines = []string{"Unknown: the records have not been read yet."}
+		return part
+	}
+	if !s.Etcd.Connected && !s.Etcd.Since.IsZero() {
+		part.Items = []Item{{State: table.Warn, Mark: "old", What: "records", Text: "etcd does not answer",
+			Since: s.Etcd.Since}}
+	}
+	part.Table = v.tabled(objectTable(s, objects.All))
+	return part
+}
+
+func objectTable(s api.ClusterStatus, all []api.ClusterObject) table.Table {
+	alive := map[string]bool{}
+	for _, n := range s.Nodes {
+		alive[n.Name] = n.Alive
+	}
+	others := slices.DeleteFunc(slices.Clone(all), func(o api.ClusterObject) bool { return o.Node == s.Node })
+	return table.Table{ID: "o", Caption: "Objects of other nodes", N: len(others),
+		Empty:   "No other node has a record of any.",
+		Columns: table.Columns("node=Node|kind=Kind|of=Service or network|name=Name|address=Address:port|state=State"),
+		Row: func(i int) table.Row {
+			o := others[i]
+			addresses := make([]string, len(o.Addresses))
+			for j, a := range o.Addresses {
+				if addresses[j] = a.String(); o.Port != 0 {
+					addresses[j] = netip.AddrPortFrom(a, o.Port).String()
+				}
+			}
+			cells := table.Texts(o.Node, string(o.Kind), wording.OrDash(o.Of), o.Name,
+				wording.OrDash(strings.Join(addresses, " ")), "in use")
+			switch state := &cells[5]; {
+			case !alive[o.Node]:
+				state.Text, state.State = "its node does not answer", table.Bad
+			case o.Down != "":
+				state.Text, state.State = "down: "+o.Down, table.Bad
+			case o.Draining:
+				state.Text, state.State = "draining", table.Warn
+			}
+			return table.Row{ID: table.ID("object", o.Node, string(o.Kind), o.Of, o.Name), Cells: cells}
+		}}
+}
 
 // hasTable lists what this node knows of the others without asking them: the virtual addresses that they hold, and what
 // their checks have reported.
@@ -133,17 +182,16 @@ func hasTable(v *Visit, s api.ClusterStatus) table.Table {
 		}
 	}
 	return table.Table{ID: "h", Caption: "What each node has", Small: true, N: len(s.Nodes),
-		Columns: table.Columns("node=Node|holds=Holds virtual addresses|found=Its checks of this node's services|" +
-			"ports=Published ports and containers"), Row: func(i int) table.Row {
+		Columns: table.Columns("node=Node|holds=Holds virtual addresses|found=Its checks of this node's services"), Row: func(i int) table.Row {
 			name := s.Nodes[i].Name
-			found, ports := "unknown, because it has not reported any", unknownThere
+			found := "unknown, because it has not reported any"
 			if up[name]+down[name] > 0 {
 				found = fmt.Sprintf("%d up, %d down", up[name], down[name])
 			}
 			if name == s.Node {
-				found, ports = "see Services", "see Ports"
+				found = "see Services"
 			}
-			cells := table.Texts(name, wording.OrDash(strings.Join(holds[name], " ")), found, ports)
+			cells := table.Texts(name, wording.OrDash(strings.Join(holds[name], " ")), found)
 			if down[name] > 0 {
 				cells[2].State = table.Warn
 			}

@@ -27,6 +27,13 @@ type Cluster struct {
 	Sessions []api.ClusterBGPSession
 }
 
+// Objects are what the nodes of the cluster have, by their records.
+type Objects struct {
+	// Known is false if the daemon has no records, or is an older one.
+	Known bool
+	All   []api.ClusterObject
+}
+
 // Gateway is what the pages show of the gateway.
 type Gateway struct {
 	// Runs is false if the daemon runs no gateway.
@@ -66,6 +73,7 @@ type Set struct {
 	Events      *Source[[]api.Event]
 	Stats       *Source[api.Stats]
 	Cluster     *Source[Cluster]
+	Objects     *Source[Objects]
 	Gateway     *Source[Gateway]
 	Host        *Source[Host]
 	Kernel      *Source[plan.Facts]
@@ -98,6 +106,7 @@ func Of(daemon *admin.Client, gateway func(ctx context.Context, path string, int
 		s.WrongServices = New(daemon.WrongServices, changes)
 		s.WrongAttachments = New(daemon.WrongAttachments, changes)
 		s.Fill = New(daemon.Fill, changes)
+		s.Objects = New(func(ctx context.Context) (Objects, error) { return readObjects(ctx, daemon) }, changes)
 		s.Cluster = New(func(ctx context.Context) (Cluster, error) { return readCluster(ctx, daemon) }, changes)
 	}
 	if gateway != nil {
@@ -165,6 +174,14 @@ func readCluster(ctx context.Context, daemon *admin.Client) (c Cluster, err erro
 	sessions, err := admin.ListBGPSessions.Do(ctx, daemon)
 	c.Sessions = sessions.Sessions
 	return c, err
+}
+
+func readObjects(ctx context.Context, daemon *admin.Client) (Objects, error) {
+	o, err := admin.ListObjects.Do(ctx, daemon)
+	if api.CodeOf(err) == api.NotFound {
+		return Objects{}, nil
+	}
+	return Objects{err == nil, o.Objects}, err
 }
 
 func readGateway(ctx context.Context, read func(ctx context.Context, path string, into any) error,

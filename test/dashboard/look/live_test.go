@@ -41,6 +41,9 @@ func TestUpdateKeepsThePlace(t *testing.T) {
 		t.Errorf("after the update: %s", got)
 	}
 	check(t, p, "after an update")
+	p.Value(`dispatchEvent(new Event("pagehide"))`, nil) // the stream ends: what is left is counted by the page
+	p.Value(`window.left = document.querySelector("time[data-left]").textContent`, nil)
+	p.Wait(`/^[34]m\d+s$/.test(left) && document.querySelector("time[data-left]").textContent != left`)
 }
 
 // TestButton presses a button of a real server: the dashboard accepts the form as a browser sends it.

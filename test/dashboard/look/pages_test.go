@@ -2,6 +2,8 @@ package look_test
 
 import (
 	"fmt"
+	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/frontend/dashboard"
 	"fairlead/test/browser"
 )
 
@@ -85,6 +88,60 @@ func TestEveryPage(t *testing.T) {
 			}
 		}
 	}
+}
+
+// reading are the pages that show values of the daemon. They say if it does not answer any more.
+var reading = map[string]bool{"/": true, "/services": true, "/service?name=web": true, "/flows": true, "/events": true,
+	"/routers": true, "/certificates": true, "/cluster": true}
+
+// emptyTexts are what pages show on a host with nothing.
+var emptyTexts = map[string]string{"/": "Nothing that this page reads is wrong.", "/ports": "No port is in use.",
+	"/services": "There is no virtual service", "/service?name=web": "There is no service web.",
+	"/events": "There is no event", "/routers": "The daemon runs no gateway",
+	"/certificates": "The daemon runs no gateway", "/cluster": "This host belongs to no cluster"}
+
+// TestEmptyAndStalePages opens every page of a host with nothing, and of one whose daemon was killed while the pages
+// were open: they keep what was read last, and say since when.
+func TestEmptyAndStalePages(t *testing.T) {
+	p := browser.Start(t, nil).Page(t, desktop)
+	night := telephone
+	night.Dark = true
+	each := func(world, at string, which map[string]string, shows func(path string)) {
+		for _, v := range []browser.View{desktop, night} {
+			p.Show(v)
+			for path := range which {
+				p.Open(at + path)
+				shows(path)
+				check(t, p, fmt.Sprintf("%s %s, %d px", world, path, v.Width))
+				snap(p, world, path, "-", v.Width)
+			}
+		}
+	}
+	nothing := show(t, dashboard.Options{Daemon: emptyDaemon(t), Host: room{}, Version: "test",
+		Log: slog.New(slog.DiscardHandler)})
+	all := pagesOf(plain)
+	each("empty", nothing, all, func(path string) {
+		p.Wait(`!document.querySelector("#state.waiting")`)
+		if got := p.Text("document.body.innerText"); !strings.Contains(got, emptyTexts[path]) {
+			t.Errorf("empty %s: the page lacks %q:\n%.3000s", path, emptyTexts[path], got)
+		}
+	})
+	killed := &mortal{TB: t}
+	at := serveHost(killed, newDaemon(t, plain), plain)
+	maps.DeleteFunc(all, func(path, _ string) bool { return !reading[path] })
+	for path := range all {
+		p.Open(at + path)
+		p.Wait(`document.querySelector("#state.live")`)
+		go follow(t.Context(), at, path, nil) // a reader who leaves the page open
+	}
+	killed.kill()
+	each("stale", at, all, func(path string) {
+		p.Wait(`/^Stale since \d\d:\d\d:\d\d: the daemon does not answer/.test(
+			document.querySelector("#state.stale")?.innerText)`)
+		if got := p.Text("document.body.innerText"); !strings.Contains(got, all[path]) {
+			t.Errorf("stale %s: the page lacks %q:\n%.3000s", path, all[path], got)
+		}
+	})
 }
 
 // TestPagesWithoutScripts reads every page with scripts disabled.

@@ -123,6 +123,15 @@ type cluster struct {
 
 func (c cluster) Status(context.Context, bool) (api.ClusterStatus, error) { return c.status, nil }
 
+// Objects implements admin.ClusterCalls.
+func (c cluster) Objects() ([]api.ClusterObject, error) {
+	there, here := c.status.Nodes[1].Name, c.status.Nodes[0].Name
+	at := []netip.Addr{netip.MustParseAddr("172.30.9.2")}
+	return []api.ClusterObject{{Node: there, Kind: api.ClusterReal, Of: "web", Name: "web-9", Addresses: at, Port: 8080},
+		{Node: there, Kind: api.ClusterEndpoint, Of: "shop", Name: "web-9", Addresses: at},
+		{Node: here, Kind: api.ClusterEndpoint, Of: "shop", Name: "web-1", Addresses: at}}, nil
+}
+
 // addresses has the virtual addresses of the cluster.
 type addresses struct {
 	admin.ClusterAddressCalls
@@ -279,6 +288,29 @@ func clusterOf(name func(string) string) (cluster, addresses) {
 				Size: 1 << 20},
 				{Endpoint: "https://192.0.2.8:2379", Problem: "connection refused"}}}}
 	return cluster{status: status}, addresses{all: status.Addresses}
+}
+
+// emptyDaemon serves a daemon that has nothing, and is no member of a cluster.
+func emptyDaemon(t testing.TB) *admin.Client {
+	d := &daemon{}
+	return admin.NewClient(admintest.Serve(t, admin.Daemon{Attachments: d, Publishes: d, Specs: d, Networks: d, Services: d,
+		Events: d, Stats: d}))
+}
+
+// mortal is a test whose daemon can be killed before the test ends. Its dashboard stays.
+type mortal struct {
+	testing.TB
+	// kill ends the daemon.
+	kill func()
+}
+
+// Cleanup implements testing.TB. The first one that serveHost registers is that of the daemon.
+func (m *mortal) Cleanup(f func()) {
+	if m.kill == nil {
+		m.kill = sync.OnceFunc(f)
+		f = m.kill
+	}
+	m.TB.Cleanup(f)
 }
 
 // serveHost serves the dashboard of a daemon on loopback until the test ends. It returns its address.

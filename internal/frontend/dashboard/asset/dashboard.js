@@ -65,12 +65,14 @@
     morph(main, fresh.body);
   }
 
-  // ages writes how long ago the times were: 5s, 3m, 2h or 4d, as the command line does.
+  // ages writes how long ago the times were: 5s, 3m, 2h or 4d, as the command line does, and what is left until others.
   function ages(root) {
     const now = Date.now();
     for (const t of root.querySelectorAll("time[data-age]")) {
-      const s = Math.max(0, Math.floor((now - Date.parse(t.dateTime)) / 1000));
-      const text = s < 60 ? s + "s" : s < 3600 ? Math.floor(s / 60) + "m" :
+      const left = "left" in t.dataset;
+      const s = Math.max(0, Math.floor((left ? Date.parse(t.dateTime) - now : now - Date.parse(t.dateTime)) / 1000));
+      const text = left ? (s < 3600 ? "" : Math.floor(s / 3600) + "h") + (s < 60 ? "" : Math.floor(s / 60) % 60 + "m") +
+        s % 60 + "s" : s < 60 ? s + "s" : s < 3600 ? Math.floor(s / 60) + "m" :
         s < 172800 ? Math.floor(s / 3600) + "h" : Math.floor(s / 86400) + "d";
       if (t.textContent !== text) t.textContent = text;
     }

@@ -146,7 +146,7 @@ func (s *Site) wrongCluster(c source.Cluster) (all []Item) {
 	for _, n := range c.Status.Nodes {
 		if !n.Alive || n.Frozen != "" {
 			all = append(all, Item{State: table.Bad, Mark: wording.NodeState(n), What: "node " + n.Name, Link: link,
-				Text: wording.OrDash(n.Frozen)})
+				Text: n.Frozen})
 		}
 		for _, p := range n.Problems {
 			all = append(all, Item{State: table.Bad, Mark: "problem", What: "node " + n.Name, Link: link, Text: p})
@@ -155,7 +155,7 @@ func (s *Site) wrongCluster(c source.Cluster) (all []Item) {
 	for _, a := range c.Status.Addresses {
 		if state := addressState(a); state != table.OK {
 			all = append(all, Item{State: state, Mark: wording.AddressState(a), What: "address " + a.Address.String(),
-				Link: link, Text: wording.OrDash(a.Barred), Since: a.Since})
+				Link: link, Text: a.Barred, Since: a.Since})
 		}
 	}
 	return all

@@ -94,12 +94,9 @@ func realTable(v *Visit, list []real) table.Table {
 // realRow returns the row of a real server in the words of `fairlead service ls`.
 func realRow(v *Visit, r real) table.Row {
 	words := wording.RealRow(*r.service, *r.view)
-	took, left := "-", "-"
+	took := "-"
 	if !r.view.Checked.IsZero() {
 		took = r.view.Latency.Round(10 * time.Microsecond).String()
-	}
-	if r.view.State == api.RealDraining && !r.view.Deadline.IsZero() {
-		left = max(0, r.view.Deadline.Sub(v.now)).Round(time.Second).String()
 	}
 	flows := float64(0)
 	if r.view.Flows != nil {
@@ -107,11 +104,14 @@ func realRow(v *Visit, r real) table.Row {
 	}
 	row := table.Row{ID: table.ID("real", r.service.Name, wording.RealText(*r.view), r.view.Selected),
 		Cells: table.Texts(strings.TrimPrefix(words[0], "  -> "), r.service.Name, words[4], "-", words[6], "-",
-			wording.OrDash(r.view.Found), took, words[2], words[3], left)}
+			wording.OrDash(r.view.Found), took, words[2], words[3], "-")}
 	row.Cells[1].Link, row.Cells[2].State = v.link("service", "name", r.service.Name), realState(r.view.State)
 	row.Cells[3].Time, row.Cells[5].Time = r.view.Since, r.view.Checked
 	row.Cells[7].Number, row.Cells[8].Number, row.Cells[9].Number = float64(r.view.Latency), float64(r.view.Weight),
 		flows
+	if r.view.State == api.RealDraining && !r.view.Deadline.IsZero() {
+		row.Cells[10].Until, row.Cells[10].Number = r.view.Deadline, r.view.Deadline.Sub(v.now).Seconds()
+	}
 	if v.Actions {
 		row.Cells = append(row.Cells, table.Cell{Forms: []table.Form{realForm(v, r)}})
 	}

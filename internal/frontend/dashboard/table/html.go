@@ -60,9 +60,9 @@ func (v View) count() string {
 	return fmt.Sprintf("%d of %d", v.Matching, v.N)
 }
 
-// filter writes the form with the filter. It keeps the other parameters of the page.
+// filter writes the form with the filter, if there is a row. It keeps the other parameters of the page.
 func (v View) filter(b *strings.Builder) {
-	if v.Small {
+	if v.Small || v.N == 0 {
 		return
 	}
 	fmt.Fprintf(b, `<form class="filter" role="search" aria-label="Filter: %s" method="get" action="%s">`,
@@ -128,6 +128,8 @@ func (c Cell) write(b *strings.Builder) {
 	switch {
 	case !c.Time.IsZero():
 		text = Age(c.Time)
+	case !c.Until.IsZero():
+		text = left(c.Until)
 	case c.Link != "":
 		text = `<a href="` + Text(c.Link) + `">` + text + "</a>"
 	}
@@ -149,6 +151,12 @@ func (c Cell) write(b *strings.Builder) {
 func Age(t time.Time) string {
 	return fmt.Sprintf(`<time datetime="%s" title="%s" data-age>%s</time>`, t.UTC().Format(time.RFC3339),
 		t.Local().Format(time.DateTime), wording.Age(t))
+}
+
+// left returns what is left until a time. The script counts it down.
+func left(t time.Time) string {
+	return fmt.Sprintf(`<time datetime="%s" title="%s" data-left data-age>%s</time>`, t.UTC().Format(time.RFC3339),
+		t.Local().Format(time.DateTime), max(0, time.Until(t)).Round(time.Second))
 }
 
 func (f Form) write(b *strings.Builder) {

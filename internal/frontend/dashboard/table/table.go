@@ -36,6 +36,8 @@ type Cell struct {
 	Link string
 	// Time, if set, is shown as its age, in place of Text.
 	Time time.Time
+	// Until, if set, is a time to come. What is left until then is shown, in place of Text.
+	Until time.Time
 	// Number orders the rows of a numeric column.
 	Number float64
 	// Forms are buttons after the text.

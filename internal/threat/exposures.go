@@ -14,6 +14,7 @@ type exposure struct {
 	attackers []Attacker
 	drivers   func(model.Traits) bool
 	vias      []model.Carrier
+	settings  []Setting
 	how       string
 	ipv6Only  bool
 }
@@ -21,7 +22,8 @@ type exposure struct {
 func (e exposure) covers(c Cell) bool {
 	return e.attack == c.Attack && (len(e.attackers) == 0 || slices.Contains(e.attackers, c.Attacker)) &&
 		(e.drivers == nil || e.drivers(c.Driver.Traits())) &&
-		(len(e.vias) == 0 || slices.Contains(e.vias, carrierOf(c.Via)))
+		(len(e.vias) == 0 || slices.Contains(e.vias, carrierOf(c.Via))) &&
+		(len(e.settings) == 0 || slices.Contains(e.settings, c.Setting))
 }
 
 // carrierOf returns the carrier of a publish mode of the table.
@@ -41,6 +43,8 @@ var (
 	uplink    = []Attacker{OtherUplink}
 	others    = []model.Carrier{model.CarrierUserSpace, model.CarrierPrograms}
 	natted    = []model.Carrier{model.CarrierStack}
+	tracked   = []Setting{Default, Flowtable}
+	programs  = []Setting{OutboundEBPF}
 	copied    = []model.Carrier{model.CarrierUserSpace, model.CarrierStack}
 )
 
@@ -52,6 +56,7 @@ const (
 	noReversal   = "as on Docker's bridge: the host checks no source addresses"
 	sameTuple    = "as on Docker's bridge: connection tracking knows a flow by its addresses alone"
 	noReverse6   = "Linux has no reverse path filter for IPv6; for IPv4, rp_filter=1 on the uplink drops it"
+	tracked6     = "IPv6 takes the path of outbound nft: connection tracking knows a flow by its addresses alone"
 	anyoneErrors = "as on Docker's bridge: an ICMP error does not show who may send it, and clients believe it"
 )
 
@@ -76,4 +81,19 @@ var exposures = []exposure{
 	{attack: Loop, attackers: []Attacker{SameNetwork, LANHost}, drivers: onLAN, how: asLAN},
 	{attack: Loop, attackers: uplink, drivers: onLAN, how: noReverse6, ipv6Only: true},
 	{attack: ForgeError, attackers: []Attacker{SameNetwork, OtherNetwork, OtherUplink}, how: anyoneErrors},
+	{attack: Impersonate, attackers: forwarded, settings: tracked, how: sameTuple},
+	{attack: Impersonate, attackers: forwarded, settings: programs, how: tracked6, ipv6Only: true},
+	{attack: Impersonate, attackers: []Attacker{LANHost}, how: asLAN},
+	{attack: Impersonate, attackers: uplink, how: noReverse6, ipv6Only: true},
+	{attack: Answer, attackers: forwarded, settings: tracked, how: sameTuple},
+	{attack: Answer, attackers: forwarded, settings: programs, how: tracked6, ipv6Only: true},
+	{attack: Answer, attackers: []Attacker{LANHost}, how: asLAN},
+	{attack: Answer, attackers: uplink, how: noReverse6, ipv6Only: true},
+	{attack: BreakOff, attackers: forwarded, settings: tracked, how: anyoneErrors},
+	{attack: BreakOff, attackers: outside, settings: tracked, how: anyoneErrors},
+	{attack: BreakOff, attackers: []Attacker{SameNetwork, LANHost}, settings: programs, how: anyoneErrors},
+	{attack: BreakOff, attackers: []Attacker{OtherNetwork, OtherUplink}, settings: programs, how: tracked6,
+		ipv6Only: true},
+	{attack: Enter, attackers: []Attacker{SameNetwork, OtherNetwork, LANHost, OtherUplink}, drivers: routed, how: noFence},
+	{attack: Leak, attackers: forwarded, how: noReversal},
 }

@@ -62,6 +62,8 @@ type Cell struct {
 	Driver   model.Driver `json:"driver"`
 	// Via is the publish mode. It is empty for attacks on the endpoint itself.
 	Via model.Via `json:"via,omitempty"`
+	// Setting is the setting of the network.
+	Setting Setting `json:"setting,omitempty"`
 	// Can says that the attack succeeds, and How explains why.
 	Can bool   `json:"can"`
 	How string `json:"how,omitempty"`
@@ -132,13 +134,14 @@ func Vias(d model.Driver) (vias []model.Via) {
 }
 
 // Table returns every cell: first the attacks on endpoints, then those on published
-// ports, each in the order of attack, attacker and path.
+// ports and on exchanges that containers have begun, each in the order of attack, attacker
+// and path.
 func Table() []Cell {
 	var table []Cell
 	for _, s := range onLinks {
 		for _, a := range s.attackers {
 			for _, d := range Drivers() {
-				table = append(table, cell(s.attack, a, d, ""))
+				table = append(table, cell(Cell{Attack: s.attack, Attacker: a, Driver: d}))
 			}
 		}
 	}
@@ -146,7 +149,16 @@ func Table() []Cell {
 		for _, a := range s.attackers {
 			for _, d := range Drivers() {
 				for _, v := range Vias(d) {
-					table = append(table, cell(s.attack, a, d, v))
+					table = append(table, cell(Cell{Attack: s.attack, Attacker: a, Driver: d, Via: v}))
+				}
+			}
+		}
+	}
+	for _, s := range outbound {
+		for _, a := range s.attackers {
+			for _, d := range Drivers() {
+				for _, with := range Settings(d) {
+					table = append(table, cell(Cell{Attack: s.attack, Attacker: a, Driver: d, Setting: with}))
 				}
 			}
 		}
@@ -154,8 +166,8 @@ func Table() []Cell {
 	return table
 }
 
-func cell(k Attack, a Attacker, d model.Driver, v model.Via) Cell {
-	c := Cell{Attack: k, Attacker: a, Driver: d, Via: v}
+// cell returns the cell with the answer.
+func cell(c Cell) Cell {
 	for _, e := range exposures {
 		if e.covers(c) {
 			c.Can, c.How, c.IPv6Only = true, e.how, e.ipv6Only

@@ -14,8 +14,10 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
 	"fairlead/internal/threat"
+	"fairlead/test/features"
 )
 
 func TestMain(m *testing.M) {
@@ -78,17 +80,61 @@ var probers = map[threat.Attack]prober{
 	threat.ForgeError:         {onlyUDP, forgeError},
 	threat.Flood:              {onlyTCP, flood},
 	threat.Loop:               {onlyUDP, loop},
+	threat.Overhear:           {each, overhear},
+	threat.Impersonate:        {onlyUDP, impersonate},
+	threat.Answer:             {onlyUDP, answer},
+	threat.BreakOff:           {onlyUDP, breakOff},
+	threat.Enter:              {each, enter},
+	threat.Leak:               {each, leak},
 }
 
-// TestAttacks executes every attack of the table.
-func TestAttacks(t *testing.T) {
-	table := threat.Table()
+// TestAttacks executes every attack of the table on networks without settings.
+func TestAttacks(t *testing.T) { newWorld(t).execute() }
+
+// TestAttacksWithOutboundEBPF executes every attack on a bridge network whose outbound
+// connections the eBPF programs translate. Those on endpoints and published ports have the
+// same results as without the setting.
+func TestAttacksWithOutboundEBPF(t *testing.T) {
+	w := prepare(t, threat.OutboundEBPF)
+	w.set()
+	w.execute()
+}
+
+// TestAttacksWithFlowtable executes every attack on networks with a flowtable. A kernel
+// without flowtables refuses them.
+func TestAttacksWithFlowtable(t *testing.T) {
+	w := prepare(t, threat.Flowtable)
+	if missing := features.Facts(t).Missing[plan.FeatureFlowtable]; missing != "" {
+		if _, err := w.host.Engine.Set(t.Context(), w.state); err == nil || !strings.Contains(err.Error(), missing) {
+			t.Errorf("the networks are created on a kernel without flowtables: %v", err)
+		}
+		return
+	}
+	w.set()
+	for _, d := range w.drivers {
+		for _, f := range each {
+			w.bypass(threat.Cell{Driver: d}, f)
+		}
+	}
+	w.execute()
+}
+
+// cells returns the cells of the table that are about the world's networks.
+func (w *world) cells() []threat.Cell {
+	return slices.DeleteFunc(threat.Table(), func(c threat.Cell) bool {
+		return !slices.Contains(w.drivers, c.Driver) || c.Attack.IsOutbound() && c.Setting != w.setting
+	})
+}
+
+// execute executes the attacks of the cells.
+func (w *world) execute() {
+	t, table := w.t, w.cells()
+	t.Helper()
 	for _, c := range table {
 		if _, ok := probers[c.Attack]; !ok {
 			t.Fatalf("no prober for %q", c.Attack)
 		}
 	}
-	w := newWorld(t)
 	var failed []string
 	var mu sync.Mutex
 	// Attacks of one kind disturb those of another. They therefore run one after the other, with
@@ -136,7 +182,7 @@ func byAttack(table []threat.Cell) func(func(threat.Attack, []threat.Cell) bool)
 
 // judge returns the difference between the table and the observed result; empty if they agree.
 func judge(c threat.Cell, f flavor, got result) string {
-	at := strings.TrimSpace(fmt.Sprintf("%s %s, %s: %s: %s", c.Driver, c.Via, f, c.Attacker, c.Attack))
+	at := strings.TrimSpace(fmt.Sprintf("%s %s%s, %s: %s: %s", c.Driver, c.Via, c.Setting, f, c.Attacker, c.Attack))
 	can := c.Can && !(c.IPv6Only && f.v4)
 	switch {
 	case got.err != nil:

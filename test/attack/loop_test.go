@@ -64,7 +64,7 @@ type reflector struct {
 func (w *world) reflect() {
 	w.t.Helper()
 	w.reflector = &reflector{seen: map[string]int{}, full: map[string]chan struct{}{}}
-	for _, d := range threat.Drivers() {
+	for _, d := range w.drivers {
 		for _, via := range threat.Vias(d) {
 			for _, name := range []string{victim(d), third(d)} {
 				ports := loopPorts(d, via, name)

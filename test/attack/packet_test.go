@@ -12,6 +12,7 @@ import (
 // The flags of a TCP segment.
 const (
 	syn = 0x02
+	rst = 0x04
 	ack = 0x10
 )
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -40,6 +41,9 @@ type world struct {
 	plain      *fabric.Host
 	plainState model.State
 	state      model.State
+	// drivers are the drivers of the host's networks, which have the setting.
+	drivers []model.Driver
+	setting threat.Setting
 	// servers contains the servers of the containers and of the hosts, by name.
 	servers map[string]server
 	// reflector is in the sandboxes that may exchange datagrams endlessly.
@@ -47,13 +51,34 @@ type world struct {
 	ports     atomic.Uint32
 }
 
+// newWorld returns a world with networks of all drivers, without settings.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := prepare(t, threat.Default)
+	w.set()
+	return w
+}
+
+// prepare returns a world without networks. They are for the drivers that have the setting.
+func prepare(t *testing.T, setting threat.Setting) *world {
 	t.Helper()
 	f := fabric.New(t, fabric.Options{Hosts: 5, Switches: 2})
 	w := &world{t: t, fabric: f, host: f.Hosts[0], client: f.Hosts[1], lan: f.Hosts[2], other: f.Hosts[3],
-		plain: f.Hosts[4], servers: map[string]server{}}
+		plain: f.Hosts[4], servers: map[string]server{}, setting: setting}
+	for _, d := range threat.Drivers() {
+		if setting == threat.Default || slices.Contains(threat.Settings(d), setting) {
+			w.drivers = append(w.drivers, d)
+		}
+	}
 	w.ports.Store(1500)
 	w.state = w.desired()
+	return w
+}
+
+// set creates the networks, the sandboxes and their servers.
+func (w *world) set() {
+	t := w.t
+	t.Helper()
 	full, err := w.host.Engine.Set(context.Background(), w.state)
 	if err != nil {
 		t.Fatal(err)
@@ -65,12 +90,12 @@ func newWorld(t *testing.T) *world {
 	for _, h := range []*fabric.Host{w.host, w.plain} {
 		w.serve(h.Do, "host", hostServicePort)
 	}
+	w.serve(w.client.Do, outsideName, outsidePort)
 	w.reflect()
 	w.route()
 	if w.plainState, err = w.plain.Engine.Set(context.Background(), w.plainDesired()); err != nil {
 		t.Fatal(err)
 	}
-	return w
 }
 
 func (w *world) serve(in position, name string, port uint16) {
@@ -112,8 +137,13 @@ func (w *world) desired() model.State {
 				Sandbox: w.host.Sandbox(name)})
 		}
 	}
-	for i, d := range threat.Drivers() {
-		s.Networks = append(s.Networks, w.network(string(d), d, i))
+	for i, d := range w.drivers {
+		n := w.network(string(d), d, i)
+		n.Flowtable = w.setting == threat.Flowtable
+		if w.setting == threat.OutboundEBPF {
+			n.Outbound = model.OutboundEBPF
+		}
+		s.Networks = append(s.Networks, n)
 		add(string(d), victim(d), evil(d), third(d))
 		for _, via := range threat.Vias(d) {
 			for _, proto := range []model.Proto{model.TCP, model.UDP} {
@@ -144,7 +174,7 @@ func plainBoxes(d model.Driver) []string {
 // plainDesired returns the plain host's desired state.
 func (w *world) plainDesired() model.State {
 	var s model.State
-	for i, d := range threat.Drivers() {
+	for i, d := range w.drivers {
 		for j, name := range plainBoxes(d) {
 			n := w.network(name, d, 20+2*i+j)
 			if n.Internal = j > 0; !n.Internal {
@@ -254,7 +284,7 @@ func (w *world) route() {
 		w.sh(w.host.In(innerBox), fmt.Sprintf("%s route add default via %s", ip, w.gateway(innerBox, v4)))
 	}
 	boxes := []string{otherBox, innerBox}
-	for _, d := range threat.Drivers() {
+	for _, d := range w.drivers {
 		boxes = append(boxes, evil(d))
 	}
 	for _, name := range boxes {

@@ -13,11 +13,15 @@ import (
 
 // attackPath is a column of the table of attacks.
 type attackPath struct {
-	driver model.Driver
-	via    model.Via
+	driver  model.Driver
+	via     model.Via
+	setting threat.Setting
 }
 
 func (p attackPath) String() string {
+	if p.setting != "" {
+		return string(p.driver) + ", " + string(p.setting)
+	}
 	if p.via == "" {
 		return string(p.driver)
 	}
@@ -30,16 +34,20 @@ type attackTable struct {
 	rows    [][]threat.Cell
 }
 
-// attackTables returns the cells as two tables: one for attached sandboxes by
-// driver, one for published ports by driver and publish mode.
-func attackTables(Cells []threat.Cell) [2]attackTable {
-	var tables [2]attackTable
+// attackTables returns the cells as three tables: one for attached sandboxes by driver, one
+// for published ports by driver and publish mode, and one for what sandboxes send first, by
+// driver and setting of the network.
+func attackTables(Cells []threat.Cell) [3]attackTable {
+	var tables [3]attackTable
 	for _, c := range Cells {
 		t := &tables[0]
-		if c.Via != "" {
+		switch {
+		case c.Attack.IsOutbound():
+			t = &tables[2]
+		case c.Via != "":
 			t = &tables[1]
 		}
-		if at := (attackPath{c.Driver, c.Via}); !slices.Contains(t.columns, at) {
+		if at := (attackPath{c.Driver, c.Via, c.Setting}); !slices.Contains(t.columns, at) {
 			t.columns = append(t.columns, at)
 		}
 		last := len(t.rows) - 1

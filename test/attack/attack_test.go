@@ -100,8 +100,8 @@ func TestAttacksWithOutboundEBPF(t *testing.T) {
 	w.execute()
 }
 
-// TestAttacksWithFlowtable executes every attack on networks with a flowtable. A kernel
-// without flowtables refuses them.
+// TestAttacksWithFlowtable executes the attacks on networks with a flowtable, on what the host
+// forwards. A kernel without flowtables refuses them.
 func TestAttacksWithFlowtable(t *testing.T) {
 	w := prepare(t, threat.Flowtable)
 	if missing := features.Facts(t).Missing[plan.FeatureFlowtable]; missing != "" {
@@ -122,8 +122,16 @@ func TestAttacksWithFlowtable(t *testing.T) {
 // cells returns the cells of the table that are about the world's networks.
 func (w *world) cells() []threat.Cell {
 	return slices.DeleteFunc(threat.Table(), func(c threat.Cell) bool {
-		return !slices.Contains(w.drivers, c.Driver) || c.Attack.IsOutbound() && c.Setting != w.setting
+		return !slices.Contains(w.drivers, c.Driver) || c.Attack.IsOutbound() && c.Setting != w.setting ||
+			w.setting == threat.Flowtable && !isForwarded(c)
 	})
+}
+
+// isForwarded reports whether the cell is about packets that the host forwards: not about those
+// of a proxy, of eBPF programs, or within one link.
+func isForwarded(c threat.Cell) bool {
+	return c.Attack.IsOutbound() || c.Via == model.ViaNAT ||
+		slices.Contains([]threat.Attack{threat.SourceRoute, threat.Fragment, threat.Unpublished}, c.Attack)
 }
 
 // execute executes the attacks of the cells.

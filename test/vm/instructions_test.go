@@ -27,8 +27,8 @@ const compared = "6.12"
 // counted are the paths that CI counts, on that kernel only, because the time of CI is limited. others are those that
 // are counted in addition.
 var (
-	counted = []string{"host", "ebpf", "nat", "routed"}
-	others  = []string{"nat" + WithFlowtable, "routed" + WithFlowtable, "hand-dnat", "hop-veth"}
+	counted = []string{"host", "ebpf", "outbound-ebpf", "nat", "routed"}
+	others  = []string{"bridge", "nat" + WithFlowtable, "routed" + WithFlowtable, "hand-dnat", "hop-veth"}
 )
 
 // TestInstructions counts the instructions of paths, and compares them with the accepted figures.

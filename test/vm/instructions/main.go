@@ -4,7 +4,8 @@
 //
 //	instructions PATH[+flowtable]…
 //
-// It prints one line of JSON (vm.Count) per path and operation.
+// It prints one line of JSON (vm.Count) per path and operation. The client is a host in the LAN. If such a host cannot
+// reach the path's workload, the workload's sandbox is the client of that host.
 //
 // # Theory of operation
 //
@@ -99,12 +100,15 @@ func measurePath(facts plan.Facts, name string) (counts []vm.Count, err error) {
 			return nil, err
 		}
 	}
-	e := &ends{rig: r}
+	e := &ends{rig: r, from: result.Remote, atServer: workload(r), atClient: r.World.DoClient}
+	if !p.Reaches(result.Remote) {
+		e.from, e.atServer, e.atClient = result.Outbound, e.atClient, e.atServer
+	}
 	defer e.close()
 	if err := e.open(); err != nil {
 		return nil, err
 	}
-	err = r.World.DoClient(func() (err error) {
+	err = e.atClient(func() (err error) {
 		if err := setPriority(unix.SCHED_FIFO, 1); err != nil {
 			return err
 		}
@@ -130,24 +134,31 @@ func offload(r *rig.Rig) error {
 	return err
 }
 
+// workload returns a function that calls another one where the path's workload is.
+func workload(r *rig.Rig) func(func() error) error {
+	if r.Path.Driver.Traits().HostNetns {
+		return r.World.DoServer
+	}
+	return func(fn func() error) error { return r.World.DoSandbox(rig.Workload, fn) }
+}
+
 // ends are the server's sockets, and the address that clients dial.
 type ends struct {
 	rig          *rig.Rig
+	from         result.Client
+	atServer     func(func() error) error // calls a function in the server's network namespace
+	atClient     func(func() error) error
 	target       unix.Sockaddr
 	tcp, udp     int
 	client, peer int // of the connection for round trips
 	flow         int // the client's socket for packets
 }
 
-// open opens the server's sockets where the workload is.
+// open opens the server's sockets.
 func (e *ends) open() error {
-	to := e.rig.Dial(result.Remote, rig.LoadPort)
+	to := e.rig.Dial(e.from, rig.LoadPort)
 	e.target = &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
-	inside := e.rig.World.DoServer
-	if !e.rig.Path.Driver.Traits().HostNetns {
-		inside = func(fn func() error) error { return e.rig.World.DoSandbox(rig.Workload, fn) }
-	}
-	return inside(func() (err error) {
+	return e.atServer(func() (err error) {
 		any4 := netip.AddrPortFrom(netip.IPv4Unspecified(), rig.LoadPort)
 		if e.tcp, err = bound(any4, unix.SOCK_STREAM); err != nil {
 			return err
@@ -193,7 +204,7 @@ func (e *ends) measure(path string) (counts []vm.Count, err error) {
 		{vm.Connection, connectionCalls, e.connection},
 		{vm.Packet, 2, e.packet},
 	} {
-		before, err := e.rig.Count(context.Background(), result.Remote)
+		before, err := e.rig.Count(context.Background(), e.from)
 		if err != nil {
 			return nil, err
 		}
@@ -215,11 +226,11 @@ func (e *ends) measure(path string) (counts []vm.Count, err error) {
 
 // prove checks that the packets took the path.
 func (e *ends) prove(before rig.Counters) error {
-	after, err := e.rig.Count(context.Background(), result.Remote)
+	after, err := e.rig.Count(context.Background(), e.from)
 	if err != nil {
 		return err
 	}
-	p := e.rig.Prove(rig.Window{Client: result.Remote, Before: before, After: after, Received: batch * batches,
+	p := e.rig.Prove(rig.Window{Client: e.from, Before: before, After: after, Received: batch * batches,
 		Ledger: &result.Ledger{}})
 	// A flowtable forwards packets before the counters of some links.
 	if !p.OK && !strings.HasPrefix(p.Counter, "bytes on link") {

@@ -10,7 +10,7 @@ int fl_uplink(struct __sk_buff *skb)
 
 	if (skb->pkt_type != 0 || read_packet(skb, &p))
 		return UNTOUCHED;
-	if (p.kind == PACKET_ERROR ? is_outbound_port(p.inner_sport) : is_outbound_port(p.dport)) {
+	if (!p.v6 && (p.kind == PACKET_ERROR ? is_outbound_port(p.inner_sport) : is_outbound_port(p.dport))) {
 		act = p.kind == PACKET_ERROR ? outbound_error(skb, &p) : answer_outbound(skb, &p);
 		if (act != UNTOUCHED)
 			return act;

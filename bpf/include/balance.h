@@ -447,7 +447,7 @@ static __noinline struct flow *find_or_create_flow(struct __sk_buff *skb, struct
 inline_always int refuse_forward(struct __sk_buff *skb, const struct packet *p, const struct flow *f, __u32 room)
 {
 	count_drop(f->slot, INWARD);
-	if (ttl_expired(skb, p))
+	if (ttl_expired(p))
 		return send_icmp_error(skb, p, TTL_EXCEEDED, 0);
 	return room ? send_icmp_error(skb, p, PACKET_TOO_BIG, room) : TC_ACT_SHOT;
 }

@@ -246,19 +246,19 @@ static __noinline int translate_error(struct __sk_buff *skb, struct packet *p, c
 /* outbound_error finds the flow of a packet to a host outside that an ICMP error quotes. */
 global_func int outbound_error(struct __sk_buff *skb, struct packet *p)
 {
-	struct alias_key name = {};
+	struct outbound_name name = {};
 	struct flow_key key = {};
 	struct flow *f;
 	int act;
 
 	if (!p || !same(&p->inner_src, &p->dst))
 		return UNTOUCHED;
-	name.client = p->inner_dst;
-	name.host = p->inner_src;
+	name.client = p->inner_dst.w[3];
+	name.host = p->inner_src.w[3];
 	name.client_port = p->inner_dport;
 	name.host_port = p->inner_sport;
 	name.class = p->class;
-	f = find_outbound(&name, &key);
+	f = find_outbound(&name, &key, 0);
 	if (!f)
 		return UNTOUCHED;
 	act = translate_error(skb, p, &key, f, 0);
@@ -298,16 +298,6 @@ inline_always int opens_flow(const struct flow *f, const struct packet *p)
 	       (f->flags & FLOW_ANSWERED) && f->fin[OUTWARD] - p->ack < RESET_WINDOW;
 }
 
-/* promote_flow moves a flow into the map of open flows. The caller must not use the flow
- * any more, because the kernel may reuse its memory.
- */
-static __noinline void promote_flow(const struct flow_key *key, struct flow *f)
-{
-	f->flags |= FLOW_OPEN;
-	if (!bpf_map_update_elem(&fl_flows_tcp, key, f, BPF_ANY))
-		bpf_map_delete_elem(&fl_young_flows, key);
-}
-
 /* note_sent stores the endpoint's next sequence number until the flow is open. */
 inline_always void note_sent(struct flow *f, const struct packet *p)
 {
@@ -325,11 +315,11 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	struct mapping *l;
 	struct flow *f;
 	__u32 slot;
-	int last, opens;
+	int act, opens;
 
 	if (p->kind == PACKET_ERROR) {
-		last = error_inward(skb, p, flags);
-		return last == UNTOUCHED && has_services(SERVED) ? error_to_real(skb, p, flags) : last;
+		act = error_inward(skb, p, flags);
+		return act == UNTOUCHED && has_services(SERVED) ? error_to_real(skb, p, flags) : act;
 	}
 	l = find_mapping(p->class, &p->dst, bpf_ntohs(p->dport), &slot);
 	if (!l && has_services(SERVED))
@@ -366,17 +356,16 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 		f->link = l->ifindex;
 	}
 	opens = !(f->flags & FLOW_OPEN) && opens_flow(f, p);
-	last = track(skb->len, f, p, INWARD);
+	if (track(skb->len, f, p, INWARD))
+		end_flow(f, &key);
+	else if (opens)
+		promote_flow(&key, f);
 	to.src = &key.client;
 	to.sport = key.client_port;
 	to.dst = &key.endpoint;
 	to.dport = key.endpoint_port;
 	if (rewrite(skb, p, &to))
 		return count_drop(slot, INWARD);
-	if (last)
-		end_flow(f, &key);
-	else if (opens)
-		promote_flow(&key, f);
 	return redirect_to_sandbox(skb, l->ifindex);
 }
 
@@ -416,19 +405,6 @@ global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 fro
 
 #define NOT_A_REPLY 1000
 
-/* find_replied_flow finds the flow with the key of a reply. The flow of the answer to a SYN is
- * half-open as a rule.
- */
-inline_always struct flow *find_replied_flow(const struct flow_key *key, const struct packet *p)
-{
-	struct flow *f;
-
-	if ((p->class & 1) || (p->tcp_flags & (TCP_SYN | TCP_ACK)) != (TCP_SYN | TCP_ACK))
-		return find_flow(key);
-	f = find_young_flow(key);
-	return f ? f : bpf_map_lookup_elem(&fl_flows_tcp, key);
-}
-
 /* outward translates an endpoint's reply, so that it comes from the address that the
  * client dialled, and sends it to the client. On uplinks only real servers reply.
  * Returns NOT_A_REPLY for packets without a flow.
@@ -438,13 +414,13 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 	struct flow_key key = {};
 	struct ends to;
 	struct flow *f;
-	int last, opens, act;
+	int last, act;
 	__u32 mtu;
 
 	if (p->kind == PACKET_ERROR)
 		return error_outward(skb, p, from_uplink ? FROM_UPLINK : FROM_SANDBOX);
 	reply_key(&key, p);
-	f = find_replied_flow(&key, p);
+	f = find_likely_flow(&key, (p->tcp_flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK));
 	if (!f || (from_uplink && !is_real(f->slot)))
 		return NOT_A_REPLY;
 	if (f->link != skb->ifindex && !follow_endpoint(skb, skb->ifindex, p, f, from_uplink))
@@ -455,8 +431,11 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 		end_flow(f, &key);
 		return NOT_A_REPLY;
 	}
-	if (f->flags & FLOW_OUTBOUND && ttl_expired(skb, p))
-		return UNTOUCHED; /* the kernel sends the ICMP error */
+	if (f->flags & FLOW_OUTBOUND) {
+		if (ttl_expired(p))
+			return UNTOUCHED; /* the kernel sends the ICMP error */
+		p->hops = 1;
+	}
 	mtu = exceeded_mtu(skb, f);
 	if (mtu && !(balancing && from_uplink) && !(f->flags & FLOW_OUTBOUND))
 		return UNTOUCHED; /* the kernel routes it and sends the ICMP error */
@@ -468,17 +447,14 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 		count_reset(f, p);
 	else
 		note_sent(f, p);
-	opens = f->flags & FLOW_OUTBOUND && opens_outbound(f, p);
 	last = track(skb->len, f, p, OUTWARD);
 	reply_ends(&to, f);
-	if (rewrite(skb, p, &to) || (f->flags & FLOW_OUTBOUND && decrement_ttl(skb, p)))
+	if (rewrite(skb, p, &to))
 		return count_drop(f->slot, OUTWARD);
 	act = redirect_to_client(skb, f);
 	if (act == TC_ACT_SHOT)
 		count_drop(f->slot, OUTWARD);
 	if (last)
 		end_flow(f, &key);
-	else if (opens)
-		promote_flow(&key, f);
 	return act;
 }

@@ -109,28 +109,61 @@ struct {
 	__type(value, __u32);
 } fl_aliased SEC(".maps");
 
-/* The keys of outbound flows, by what the flows look like outside: the client is the host
- * outside, and host the address and port that it sees. It is not preallocated, so it
- * takes no memory on a host without such flows.
+/* What an outbound flow looks like outside: the client is the host outside, and host the
+ * address and port that it sees. Outbound flows are IPv4, and the kernel hashes 16 bytes in
+ * half of the time that the key of a flow takes.
+ */
+struct outbound_name {
+	__be32 client;
+	__be32 host;
+	__be16 client_port;
+	__be16 host_port;
+	__u32 class;
+};
+
+/* The address and port of the sandbox that has opened an outbound flow. With the client of
+ * its name they are the flow's key.
+ */
+struct outbound_owner {
+	__be32 endpoint;
+	__be16 port;
+	__u16 pad;
+};
+
+/* The owners of outbound flows. It is not preallocated, so it takes no memory on a host
+ * without such flows.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_FLOWS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct alias_key);
-	__type(value, struct flow_key);
+	__type(key, struct outbound_name);
+	__type(value, struct outbound_owner);
 } fl_outbound SEC(".maps");
+
+/* The locks of the names, each for all names with one hash (lock_name). User space maps
+ * them into its memory, and takes them in the same way.
+ */
+#define NAME_LOCK_BITS 10
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << NAME_LOCK_BITS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u32); /* 1 while a CPU or user space changes such a name */
+} fl_name_locks SEC(".maps");
 
 /* The outbound connection that had a port last. Newer ones push out old ones. */
 struct ended_port {
-	struct flow_key key;
+	struct outbound_owner owner;
 	__u64 ended; /* bpf_ktime_get_coarse_ns */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32768); /* more than one host outside has; about 5 MB */
-	__type(key, struct alias_key);
+	__uint(max_entries, 32768); /* more than one host outside has; about 3 MB */
+	__type(key, struct outbound_name);
 	__type(value, struct ended_port);
 } fl_ended_ports SEC(".maps");
 

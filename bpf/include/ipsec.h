@@ -62,6 +62,15 @@ inline_always int selects(const struct policy *p, const struct alias_key *name, 
 			   ((name->client_port ^ p->remote_port) & p->remote_port_mask))));
 }
 
+/* has_policies reports whether the host has any policy. */
+inline_always int has_policies(void)
+{
+	__u32 slot = 0;
+	struct policies *p = bpf_map_lookup_elem(&fl_policies, &slot);
+
+	return p && p->count;
+}
+
 /* is_protected reports whether an IPsec policy covers packets between the host and the
  * client of the key. parts are a value of enum selector_parts.
  */

@@ -16,7 +16,7 @@
  * socket of the host has it, or if it is published. The entry in fl_outbound reserves it:
  * two flows cannot have the same addresses and ports outside. The map has no LRU, because a
  * flow whose entry was evicted would share its port with another one. All changes of an
- * entry are made under a mark in fl_replaced. An entry without its flow is free, and user
+ * entry are made under the lock of its name. An entry without its flow is free, and user
  * space deletes it.
  *
  * A host outside that has closed a connection keeps it in TIME_WAIT. A new connection with
@@ -112,29 +112,6 @@ struct {
  */
 #define EXCHANGE_KEPT (180 * SECOND)
 
-/* A new flow while a port is chosen for it, which would be too large for the stack. */
-struct new_outbound {
-	struct alias_key name; /* what the flow looks like outside */
-	struct flow_key key;
-	struct flow fresh;
-	__u32 index; /* of the port that is tried next, among those of outbound flows */
-	__u32 last;  /* whether that is the last try */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct new_outbound);
-} fl_new_outbound SEC(".maps");
-
-inline_always struct new_outbound *new_outbound_of(void)
-{
-	__u32 slot = 0;
-
-	return bpf_map_lookup_elem(&fl_new_outbound, &slot);
-}
-
 /* is_outbound_port reports whether a port may be that of an outbound flow. */
 inline_always int is_outbound_port(__be16 port)
 {
@@ -181,13 +158,13 @@ inline_always void use_outbound(void)
 }
 
 /* has_socket reports whether a socket of the host would receive a packet of the client. */
-inline_always int has_socket(struct __sk_buff *skb, const struct alias_key *name)
+inline_always int has_socket(struct __sk_buff *skb, const struct outbound_name *name)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *sk;
 
-	tuple.ipv4.saddr = name->client.w[3];
-	tuple.ipv4.daddr = name->host.w[3];
+	tuple.ipv4.saddr = name->client;
+	tuple.ipv4.daddr = name->host;
 	tuple.ipv4.sport = name->client_port;
 	tuple.ipv4.dport = name->host_port;
 	if (name->class & 1)
@@ -202,36 +179,77 @@ inline_always int has_socket(struct __sk_buff *skb, const struct alias_key *name
 
 enum port_result { PORT_RESERVED, PORT_TAKEN, FLOW_EXISTS };
 
+/* outbound_key makes the key of the flow with that name and owner. */
+inline_always void outbound_key(struct flow_key *key, const struct outbound_name *name,
+				const struct outbound_owner *owner)
+{
+	map_v4(&key->endpoint, owner->endpoint);
+	map_v4(&key->client, name->client);
+	key->endpoint_port = owner->port;
+	key->client_port = name->client_port;
+	key->class = name->class;
+}
+
+/* has_name reports whether a flow is an outbound one with that name. */
+inline_always int has_name(const struct flow *f, const struct outbound_name *name)
+{
+	return f->flags & FLOW_OUTBOUND && f->host_port == name->host_port && f->client_port == name->client_port &&
+	       f->host.w[3] == name->host && f->client.w[3] == name->client;
+}
+
 /* is_kept reports whether the new flow's port belonged to a connection of another sandbox
  * or port that has ended within a minute. The last try takes such a port, too: a connection
  * that the host outside may refuse for a second is better than none.
  */
-inline_always int is_kept(const struct new_outbound *n)
+inline_always int is_kept(const struct attempt *n)
 {
 	struct ended_port *port = bpf_map_lookup_elem(&fl_ended_ports, &n->name);
 
-	return port && !n->last && !same_key(&port->key, &n->key) &&
+	return port && !n->last && !same_owner(&port->owner, &n->owner) &&
 	       (__s64)(bpf_ktime_get_coarse_ns() - port->ended) < (__s64)PORT_KEPT;
 }
 
-/* reserve_marked reserves the name of the new flow, and inserts the flow. The caller has
- * marked the name.
+/* free_name deletes the flow of an owner if it is stale, and reports whether the name is
+ * free: the owner has no flow with that name.
  */
-inline_always enum port_result reserve_marked(struct new_outbound *n)
+static __noinline int free_name(const struct outbound_name *name, const struct outbound_owner *owner)
 {
-	struct flow_key *known = bpf_map_lookup_elem(&fl_outbound, &n->name);
-	struct flow *f = known ? find_flow(known) : 0;
+	struct flow_key key;
+	struct flow *f;
 
-	if (f && is_flow_of(f, &n->name)) {
-		if (!is_stale(f, known->class))
-			return PORT_TAKEN;
-		delete_flow(known);
-	} else if (!(n->name.class & 1) && is_kept(n)) {
+	outbound_key(&key, name, owner);
+	f = find_flow(&key);
+	if (!f || !has_name(f, name))
+		return 1;
+	if (!is_stale(f, key.class))
+		return 0;
+	delete_flow(&key);
+	return 1;
+}
+
+/* insert_outbound inserts the new flow, and returns 0. The sandbox's packet has found no flow
+ * with the key in either map. If another CPU has created an open one since, that one is
+ * found first.
+ */
+inline_always long insert_outbound(const struct attempt *n)
+{
+	if (n->key.class & 1)
+		return bpf_map_update_elem(&fl_flows_udp, &n->key, &n->fresh, BPF_NOEXIST);
+	return bpf_map_update_elem(&fl_young_flows, &n->key, &n->fresh, BPF_NOEXIST);
+}
+
+/* reserve_locked reserves the name of the new flow, and inserts the flow. The caller has
+ * the name's lock.
+ */
+inline_always enum port_result reserve_locked(struct attempt *n)
+{
+	struct outbound_owner *known = bpf_map_lookup_elem(&fl_outbound, &n->name);
+
+	if (known ? !free_name(&n->name, known) : !(n->name.class & 1) && is_kept(n))
 		return PORT_TAKEN;
-	}
-	if (bpf_map_update_elem(&fl_outbound, &n->name, &n->key, BPF_ANY))
+	if (bpf_map_update_elem(&fl_outbound, &n->name, &n->owner, BPF_ANY))
 		return PORT_TAKEN;
-	if (!insert_young(&n->key, &n->fresh))
+	if (!insert_outbound(n))
 		return PORT_RESERVED;
 	bpf_map_delete_elem(&fl_outbound, &n->name);
 	return FLOW_EXISTS;
@@ -240,10 +258,9 @@ inline_always enum port_result reserve_marked(struct new_outbound *n)
 /* try_outbound_port tries to reserve a port for the new flow. */
 global_func int try_outbound_port(struct __sk_buff *skb)
 {
-	struct new_outbound *n = new_outbound_of();
+	struct attempt *n = attempt_of();
 	enum port_result result;
-	__u8 mark = 1;
-	__u32 port, slot;
+	__u32 port, slot, *lock;
 
 	if (!n)
 		return PORT_TAKEN;
@@ -251,12 +268,13 @@ global_func int try_outbound_port(struct __sk_buff *skb)
 	n->index = (n->index + PORT_STEP) % outbound_count;
 	n->name.host_port = bpf_htons(port);
 	n->fresh.host_port = n->name.host_port;
-	if (find_mapping(n->name.class, &n->name.host, port, &slot) || has_socket(skb, &n->name))
+	if (find_mapping(n->name.class, &n->fresh.host, port, &slot) || has_socket(skb, &n->name))
 		return PORT_TAKEN;
-	if (bpf_map_update_elem(&fl_replaced, &n->name, &mark, BPF_NOEXIST))
+	lock = lock_name(&n->name);
+	if (!lock)
 		return PORT_TAKEN;
-	result = reserve_marked(n);
-	bpf_map_delete_elem(&fl_replaced, &n->name);
+	result = reserve_locked(n);
+	unlock_name(lock);
 	return result;
 }
 
@@ -303,7 +321,7 @@ inline_always int may_open(struct __sk_buff *skb, const struct packet *p)
 		return 0;
 	if (is_group(&p->dst) || is_loopback(&p->dst) || !is_endpoint_address(skb->ifindex, &p->src))
 		return 0;
-	return !ttl_expired(skb, p) && (!(p->class & 1) || !is_kernel_exchange(p));
+	return !ttl_expired(p) && (!(p->class & 1) || !is_kernel_exchange(p));
 }
 
 /* is_to_host reports whether the frame is for the host, and not for a neighbour on the
@@ -311,9 +329,9 @@ inline_always int may_open(struct __sk_buff *skb, const struct packet *p)
  */
 inline_always int is_to_host(struct __sk_buff *skb, const struct outbound_link *own)
 {
-	__u8 mac[ETH_ALEN];
+	__u8 buf[ETH_ALEN], *mac = load_header(skb, 0, buf, sizeof(buf));
 
-	if (bpf_skb_load_bytes(skb, 0, mac, sizeof(mac)))
+	if (!mac)
 		return 0;
 	for (int i = 0; i < ETH_ALEN; i++) {
 		if (mac[i] != own->mac[i])
@@ -374,13 +392,10 @@ inline_always int ends_outbound(struct __sk_buff *skb, const struct packet *p, c
 	return (f->tick ^ (__u32)bpf_jiffies64()) >> 8 && !has_outbound_route(skb, p, f);
 }
 
-/* opens_outbound reports whether the packet opens the flow: the sandbox acknowledges an
- * answer.
- */
+/* opens_outbound reports whether a packet of the host outside opens the flow. */
 inline_always int opens_outbound(const struct flow *f, const struct packet *p)
 {
-	return !(f->flags & FLOW_OPEN) && f->flags & FLOW_ANSWERED && p->kind == PACKET_L4 &&
-	       (p->tcp_flags & (TCP_ACK | TCP_SYN | TCP_RST)) == TCP_ACK;
+	return !(f->flags & FLOW_OPEN) && p->kind == PACKET_L4 && (p->tcp_flags & (TCP_ACK | TCP_RST)) == TCP_ACK;
 }
 
 /* is_protected_outbound reports whether an IPsec policy covers the packet, with its own
@@ -392,6 +407,8 @@ static __noinline int is_protected_outbound(const struct packet *p, __be32 addre
 		.client = p->dst, .host = p->src, .client_port = p->dport, .host_port = p->sport, .class = p->class,
 	};
 
+	if (!has_policies())
+		return 0;
 	if (is_protected(&name, SELECT_PORTS))
 		return 1;
 	map_v4(&name.host, address);
@@ -399,7 +416,7 @@ static __noinline int is_protected_outbound(const struct packet *p, __be32 addre
 }
 
 /* prepare_outbound fills in the new flow of a packet. */
-inline_always void prepare_outbound(struct new_outbound *n, const struct packet *p, __u32 link, __u32 uplink,
+inline_always void prepare_outbound(struct attempt *n, const struct packet *p, __u32 link, __u32 uplink,
 				    __be32 address)
 {
 	reply_key(&n->key, p);
@@ -416,26 +433,30 @@ inline_always void prepare_outbound(struct new_outbound *n, const struct packet 
 	n->fresh.seen = bpf_ktime_get_coarse_ns();
 	if (p->class & 1)
 		n->fresh.fin[OUTWARD] = n->fresh.seen / SECOND;
-	n->name.client = p->dst;
-	n->name.host = n->fresh.host;
+	n->name.client = p->dst.w[3];
+	n->name.host = address;
 	n->name.client_port = p->dport;
 	n->name.class = p->class;
+	n->owner.endpoint = p->src.w[3];
+	n->owner.port = p->sport;
 }
 
 /* create_outbound creates the flow of a sandbox's packet that begins a connection to a
- * host outside. Returns 0 if the kernel has to forward the packet.
+ * host outside. If it returns PORT_TAKEN, the kernel has to forward the packet.
  */
-static __noinline int create_outbound(struct __sk_buff *skb, const struct packet *p)
+static __noinline enum port_result create_outbound(struct __sk_buff *skb, const struct packet *p)
 {
-	struct new_outbound *n = new_outbound_of();
+	struct attempt *n = attempt_of();
 	__u32 uplink, mtu = 0;
 	__be32 address = 0;
 
 	if (!n || !may_open(skb, p))
-		return 0;
+		return PORT_TAKEN;
 	uplink = outbound_uplink(skb, p, &address);
-	if (!uplink || bpf_check_mtu(skb, uplink, &mtu, 0, BPF_MTU_CHK_SEGS) > 0 || is_protected_outbound(p, address))
-		return 0;
+	if (!uplink || is_protected_outbound(p, address))
+		return PORT_TAKEN;
+	if (skb->len > MIN_MTU && bpf_check_mtu(skb, uplink, &mtu, 0, BPF_MTU_CHK_SEGS) > 0)
+		return PORT_TAKEN;
 	prepare_outbound(n, p, skb->ifindex, uplink, address);
 	for (int i = 0; i < ALIAS_TRIES; i++) {
 		int result;
@@ -445,27 +466,26 @@ static __noinline int create_outbound(struct __sk_buff *skb, const struct packet
 		if (result == PORT_RESERVED) {
 			use_outbound();
 			count_flow(OUTBOUND_SLOT);
-			return 1;
+			return PORT_RESERVED;
 		}
 		if (result == FLOW_EXISTS)
-			return 1;
+			return FLOW_EXISTS;
 	}
 	count_exhausted();
-	return 0;
+	return PORT_TAKEN;
 }
 
-/* send_first translates the first packet of a flow and sends it. The kernel looks up the
- * next hop.
- */
+/* send_first translates the first packet of a flow and sends it. */
 inline_always int send_first(struct __sk_buff *skb, struct packet *p, struct flow *f)
 {
 	struct ends to;
 
 	track(skb->len, f, p, OUTWARD);
 	reply_ends(&to, f);
-	if (rewrite(skb, p, &to) || decrement_ttl(skb, p))
+	p->hops = 1;
+	if (rewrite(skb, p, &to))
 		return count_drop(OUTBOUND_SLOT, OUTWARD);
-	return bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+	return redirect_to_client(skb, f);
 }
 
 /* open_outbound creates the flow of a packet with which a sandbox begins a connection to a
@@ -473,29 +493,37 @@ inline_always int send_first(struct __sk_buff *skb, struct packet *p, struct flo
  */
 global_func int open_outbound(struct __sk_buff *skb, struct packet *p)
 {
-	struct new_outbound *n;
+	enum port_result result;
+	struct attempt *n;
 	struct flow *f;
 
-	if (!p || !create_outbound(skb, p))
+	if (!p)
 		return UNTOUCHED;
-	n = new_outbound_of();
-	f = n ? find_flow(&n->key) : 0;
+	result = create_outbound(skb, p);
+	if (result == PORT_TAKEN)
+		return UNTOUCHED;
+	n = attempt_of();
+	if (!n)
+		return UNTOUCHED;
+	f = result == PORT_RESERVED ? find_young_flow(&n->key) : find_flow(&n->key);
 	if (!f || !(f->flags & FLOW_OUTBOUND))
 		return count_drop(OUTBOUND_SLOT, OUTWARD);
 	return send_first(skb, p, f);
 }
 
-/* find_outbound finds the flow with a name, and copies its key. */
-inline_always struct flow *find_outbound(const struct alias_key *name, struct flow_key *key)
+/* find_outbound finds the flow with a name, and makes its key. The flow is half-open as a rule
+ * if half_open is set.
+ */
+inline_always struct flow *find_outbound(const struct outbound_name *name, struct flow_key *key, int half_open)
 {
-	struct flow_key *known = bpf_map_lookup_elem(&fl_outbound, name);
+	struct outbound_owner *owner = bpf_map_lookup_elem(&fl_outbound, name);
 	struct flow *f;
 
-	if (!known)
+	if (!owner)
 		return 0;
-	*key = *known;
-	f = find_flow(key);
-	return f && f->flags & FLOW_OUTBOUND && is_flow_of(f, name) ? f : 0;
+	outbound_key(key, name, owner);
+	f = find_likely_flow(key, half_open);
+	return f && has_name(f, name) ? f : 0;
 }
 
 /* begins_another reports whether the host outside opens a connection of its own, to a port
@@ -512,21 +540,20 @@ inline_always int begins_another(const struct flow *f, const struct packet *p)
  */
 global_func int answer_outbound(struct __sk_buff *skb, struct packet *p)
 {
-	struct alias_key name = {};
+	struct outbound_name name = {};
 	struct flow_key key = {};
 	struct ends to;
 	struct flow *f;
 	__u32 link;
-	int last;
 
 	if (!p)
 		return UNTOUCHED;
-	name.client = p->src;
-	name.host = p->dst;
+	name.client = p->src.w[3];
+	name.host = p->dst.w[3];
 	name.client_port = p->sport;
 	name.host_port = p->dport;
 	name.class = p->class;
-	f = find_outbound(&name, &key);
+	f = find_outbound(&name, &key, p->tcp_flags & TCP_SYN);
 	if (!f)
 		return UNTOUCHED;
 	if (is_stale(f, p->class)) {
@@ -537,15 +564,16 @@ global_func int answer_outbound(struct __sk_buff *skb, struct packet *p)
 		return UNTOUCHED;
 	if (f->ifindex != skb->ifindex && !has_valid_source(skb, skb->ifindex, p, 0))
 		return count_drop(OUTBOUND_SLOT, INWARD);
-	last = track(skb->len, f, p, INWARD);
+	link = f->link;
+	if (track(skb->len, f, p, INWARD))
+		end_flow(f, &key);
+	else if (opens_outbound(f, p))
+		promote_flow(&key, f);
 	to.src = &key.client;
 	to.sport = key.client_port;
 	to.dst = &key.endpoint;
 	to.dport = key.endpoint_port;
 	if (rewrite(skb, p, &to))
 		return count_drop(OUTBOUND_SLOT, INWARD);
-	link = f->link;
-	if (last)
-		end_flow(f, &key);
 	return redirect_to_sandbox(skb, link);
 }

@@ -46,6 +46,8 @@ struct packet {
 	__u8 kind;
 	__u8 v6;
 	__u8 tcp_flags;
+	__u8 ttl;        /* the TTL or hop limit */
+	__u8 hops;       /* what write_ends subtracts from the TTL of an IPv4 packet */
 	__u32 id;        /* the fragments' identification */
 	union {
 		struct { /* TCP only */
@@ -232,6 +234,7 @@ inline_always int read_v4(struct __sk_buff *skb, struct packet *p)
 	map_v4(&p->src, ip->saddr);
 	map_v4(&p->dst, ip->daddr);
 	proto = ip->protocol;
+	p->ttl = ip->ttl;
 	p->id = ip->id;
 	fragment = bpf_ntohs(ip->frag_off) & (IP_MF | IP_OFFSET);
 	/* A BIG TCP packet of a sender on this host has length 0 in its header. */
@@ -270,6 +273,7 @@ inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
 	copy_v6(&p->src, &ip->saddr);
 	copy_v6(&p->dst, &ip->daddr);
 	p->v6 = 1;
+	p->ttl = ip->hop_limit;
 	p->l4 = l4;
 	end = ip->payload_len ? l4 + bpf_ntohs(ip->payload_len) : skb->len;
 	proto = ip->nexthdr;
@@ -424,7 +428,9 @@ inline_always int store_v4(struct __sk_buff *skb, const struct packet *p, const 
 
 	if (!ip)
 		return -1;
-	ip->check = ~fold(add_address_difference((__u16)~ip->check, p, to));
+	/* The TTL is in the upper half of its word. Nothing to subtract adds 0 (RFC 1624). */
+	ip->check = ~fold(add_address_difference((__u16)~ip->check + (__u16)~bpf_htons(p->hops << 8), p, to));
+	ip->ttl -= p->hops;
 	ip->saddr = to->src->w[3];
 	ip->daddr = to->dst->w[3];
 	return 0;

@@ -25,10 +25,15 @@ inline_always int redirect_to_sandbox(struct __sk_buff *skb, __u32 ifindex)
  */
 #define HOPS 1024
 
+/* How long a next hop without a MAC address is cached, in nanoseconds: the neighbour answers
+ * to ARP or NDP soon.
+ */
+#define UNRESOLVED_KEPT (10 * 1000 * 1000)
+
 struct next_hop {
 	struct address client, host; /* destination and source of the route */
 	struct address next;         /* address of the next hop */
-	__u64 found;                 /* bpf_ktime_get_coarse_ns */
+	__u64 found;                 /* bpf_ktime_get_coarse_ns, earlier without MAC addresses */
 	__u32 ifindex;
 	__u32 mtu;                   /* the route's MTU, 0 if unknown */
 	__u32 framed;                /* whether the MAC addresses are known: */
@@ -112,12 +117,12 @@ global_func int find_hop(struct __sk_buff *skb, const struct flow *f, struct nex
 	h->host = f->host;
 	h->ifindex = f->ifindex;
 	h->out = route.ifindex == f->ifindex ? 0 : route.ifindex;
-	h->found = f->seen;
 	if (route.family == AF_INET)
 		map_v4(&h->next, route.ipv4_dst);
 	else
 		__builtin_memcpy(&h->next, route.ipv6_dst, 16);
 	h->framed = found == BPF_FIB_LKUP_RET_SUCCESS;
+	h->found = h->framed ? f->seen : f->seen - SECOND + UNRESOLVED_KEPT;
 	h->mtu = h->framed ? route.mtu_result : 0;
 	__builtin_memcpy(h->macs, route.dmac, ETH_ALEN);
 	__builtin_memcpy((void *)h->macs + ETH_ALEN, route.smac, ETH_ALEN);
@@ -216,13 +221,10 @@ global_func int decrement_ttl(struct __sk_buff *skb, const struct packet *p)
 }
 
 /* ttl_expired reports whether decrement_ttl would fail for lack of TTL. */
-inline_always int ttl_expired(struct __sk_buff *skb, const struct packet *p)
-{
-	__u32 off = p->v6 ? offsetof(struct ipv6hdr, hop_limit) : offsetof(struct iphdr, ttl);
-	__u8 left;
+inline_always int ttl_expired(const struct packet *p) { return p->ttl <= 1; }
 
-	return !bpf_skb_load_bytes(skb, link_header + off, &left, sizeof(left)) && left <= 1;
-}
+/* Packets of that size fit every link. */
+#define MIN_MTU 576
 
 /* detour returns the link via which replies of the flow leave. */
 static __noinline __u32 detour(struct __sk_buff *skb, const struct flow *f)
@@ -236,14 +238,13 @@ static __noinline __u32 detour(struct __sk_buff *skb, const struct flow *f)
 }
 
 /* exceeded_mtu returns the MTU of the link via which the reply leaves if the packet is
- * larger, else 0. 576 bytes fit every link. The flow shows that its replies take a detour
- * only after the second one.
+ * larger, else 0. The flow shows that its replies take a detour only after the second one.
  */
 inline_always __u32 exceeded_mtu(struct __sk_buff *skb, const struct flow *f)
 {
 	__u32 ifindex = f->ifindex, mtu = 0;
 
-	if (skb->len <= 576)
+	if (skb->len <= MIN_MTU)
 		return 0;
 	if ((f->flags & (FLOW_DETOUR | FLOW_ANSWERED)) != FLOW_ANSWERED && !(f->flags & FLOW_PEER))
 		ifindex = detour(skb, f);

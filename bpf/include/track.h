@@ -63,6 +63,17 @@ inline_always struct flow *find_flow(const struct flow_key *key)
 	return f ? f : bpf_map_lookup_elem(&fl_young_flows, key);
 }
 
+/* find_likely_flow finds a flow that is half-open as a rule if half_open is set. */
+inline_always struct flow *find_likely_flow(const struct flow_key *key, int half_open)
+{
+	struct flow *f;
+
+	if (!half_open || key->class & 1)
+		return find_flow(key);
+	f = bpf_map_lookup_elem(&fl_young_flows, key);
+	return f ? f : bpf_map_lookup_elem(&fl_flows_tcp, key);
+}
+
 /* find_young_flow finds a flow that has just been inserted (insert_young). */
 inline_always struct flow *find_young_flow(const struct flow_key *key)
 {
@@ -79,6 +90,16 @@ inline_always long insert_young(const struct flow_key *key, const struct flow *f
 	if (bpf_map_lookup_elem(&fl_flows_tcp, key))
 		return -1;
 	return bpf_map_update_elem(&fl_young_flows, key, fresh, BPF_NOEXIST);
+}
+
+/* promote_flow moves a flow into the map of open flows. The caller must not use the flow
+ * any more, because the kernel may reuse its memory.
+ */
+static __noinline void promote_flow(const struct flow_key *key, struct flow *f)
+{
+	f->flags |= FLOW_OPEN;
+	if (!bpf_map_update_elem(&fl_flows_tcp, key, f, BPF_ANY))
+		bpf_map_delete_elem(&fl_young_flows, key);
 }
 
 /* delete_flow deletes a flow and returns 0. It fails if another CPU has deleted it. */
@@ -170,9 +191,8 @@ static __noinline void delete_conn(const struct flow *f, __u32 class)
 		bpf_map_delete_elem(&fl_young_conns, name);
 }
 
-/* The keys whose stale flows a CPU is replacing, and the names of outbound flows that a CPU
- * reserves or releases, for the time of one call. A CPU that finds a key here, or no room,
- * tries another port.
+/* The keys whose stale flows a CPU is replacing, for the time of one call. A CPU that finds a
+ * key here, or no room, tries another port.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -181,57 +201,65 @@ struct {
 	__type(value, __u8);
 } fl_replaced SEC(".maps");
 
-_Static_assert(sizeof(struct alias_key) == sizeof(struct flow_key), "fl_replaced has keys of both types");
-
-inline_always int same_key(const struct flow_key *a, const struct flow_key *b)
+/* lock_name takes the lock of an outbound flow's name. It returns NULL if another CPU has
+ * it: none waits for a lock.
+ */
+inline_always __u32 *lock_name(const struct outbound_name *n)
 {
-	return a->endpoint_port == b->endpoint_port && a->client_port == b->client_port && a->class == b->class &&
-	       same(&a->endpoint, &b->endpoint) && same(&a->client, &b->client);
+	__u32 ports = (__u32)n->client_port << 16 | n->host_port;
+	__u32 slot = ((n->client ^ n->host ^ ports) * 2654435769u) >> (32 - NAME_LOCK_BITS);
+	__u32 *lock = bpf_map_lookup_elem(&fl_name_locks, &slot);
+
+	return lock && !__sync_val_compare_and_swap(lock, 0, 1) ? lock : 0;
 }
 
-/* An ended port, which would be too large for the stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ended_port);
-} fl_ended SEC(".maps");
+inline_always void unlock_name(__u32 *lock) { __sync_lock_test_and_set(lock, 0); }
 
-/* keep_port notes that the outbound connection with the key had the port of that name. */
-inline_always void keep_port(const struct alias_key *name, const struct flow_key *key)
+inline_always int same_owner(const struct outbound_owner *a, const struct outbound_owner *b)
 {
-	__u32 slot = 0;
-	struct ended_port *port = bpf_map_lookup_elem(&fl_ended, &slot);
+	return a->endpoint == b->endpoint && a->port == b->port;
+}
 
-	if (!port)
-		return;
-	port->key = *key;
-	port->ended = bpf_ktime_get_coarse_ns();
-	bpf_map_update_elem(&fl_ended_ports, name, port, BPF_ANY);
+/* keep_port notes that the outbound connection of that owner had the port of the name. A
+ * sandbox's port gets the same one again as a rule, so the entry exists.
+ */
+inline_always void keep_port(const struct outbound_name *name, const struct outbound_owner *owner)
+{
+	struct ended_port fresh = { .owner = *owner, .ended = bpf_ktime_get_coarse_ns() };
+	struct ended_port *known = bpf_map_lookup_elem(&fl_ended_ports, name);
+
+	if (known && same_owner(&known->owner, owner))
+		known->ended = fresh.ended;
+	else
+		bpf_map_update_elem(&fl_ended_ports, name, &fresh, BPF_ANY);
 }
 
 /* end_outbound deletes an outbound flow, and releases its port. That of a connection is
- * kept for a while (is_kept in outbound.h). If another CPU has marked the port, the entry
+ * kept for a while (is_kept in outbound.h). If another CPU has the name's lock, the entry
  * in fl_outbound stays: without its flow it is free.
  */
 static __noinline void end_outbound(const struct flow *f, const struct flow_key *key)
 {
-	struct alias_key *name = name_of(f, key->class);
-	struct flow_key *known;
-	__u8 mark = 1;
+	struct outbound_name name = {
+		.client = f->client.w[3], .host = f->host.w[3], .client_port = f->client_port, .host_port = f->host_port,
+		.class = key->class,
+	};
+	struct outbound_owner owner = { .endpoint = key->endpoint.w[3], .port = key->endpoint_port };
+	struct outbound_owner *known;
+	__u32 *lock = lock_name(&name);
 
-	if (!name || bpf_map_update_elem(&fl_replaced, name, &mark, BPF_NOEXIST)) {
+	if (!lock) {
 		delete_flow(key);
 		return;
 	}
-	known = bpf_map_lookup_elem(&fl_outbound, name);
-	if (known && same_key(known, key)) {
+	known = bpf_map_lookup_elem(&fl_outbound, &name);
+	if (known && same_owner(known, &owner)) {
 		if (!(key->class & 1))
-			keep_port(name, key);
-		bpf_map_delete_elem(&fl_outbound, name);
+			keep_port(&name, &owner);
+		bpf_map_delete_elem(&fl_outbound, &name);
 	}
 	delete_flow(key);
-	bpf_map_delete_elem(&fl_replaced, name);
+	unlock_name(lock);
 }
 
 /* end_flow deletes a flow and its alias or connection. Of several CPUs that end a flow,
@@ -322,12 +350,17 @@ inline_always __be16 random_alias_port(void)
 	return bpf_htons(alias_first + bpf_get_prandom_u32() % alias_count);
 }
 
-/* An attempt to insert a flow under a key whose client is an alias. It is in a map, because
- * Linux 6.1 does not accept arguments of global functions as keys of maps.
+/* An attempt to insert a flow under a key whose client is an alias, or under the name of an
+ * outbound flow. It is too large for the stack, and Linux 6.1 does not accept arguments of
+ * global functions as keys of maps.
  */
 struct attempt {
 	struct flow_key key;
 	struct flow fresh;
+	struct outbound_name name; /* of an outbound flow, as all that follows */
+	struct outbound_owner owner;
+	__u32 index; /* of the port that is tried next, among those of outbound flows */
+	__u32 last;  /* whether that is the last try */
 };
 
 struct {

@@ -54,12 +54,6 @@ type FairleadConn struct {
 	Generation uint32
 }
 
-type FairleadEndedPort struct {
-	_     structs.HostLayout
-	Key   FairleadFlowKey
-	Ended uint64
-}
-
 type FairleadEndpoint struct {
 	_  structs.HostLayout
 	V4 FairleadAddress
@@ -165,6 +159,22 @@ type FairleadOutboundLink struct {
 	Pad     [2]uint8
 }
 
+type FairleadOutboundName struct {
+	_          structs.HostLayout
+	Client     uint32
+	Host       uint32
+	ClientPort uint16
+	HostPort   uint16
+	Class      uint32
+}
+
+type FairleadOutboundOwner struct {
+	_        structs.HostLayout
+	Endpoint uint32
+	Port     uint16
+	Pad      uint16
+}
+
 type FairleadOutboundSource struct {
 	_       structs.HostLayout
 	Address uint32
@@ -252,7 +262,6 @@ const (
 	FairleadMapFlConnsTcp        = "fl_conns_tcp"
 	FairleadMapFlConnsUdp        = "fl_conns_udp"
 	FairleadMapFlDialled         = "fl_dialled"
-	FairleadMapFlEnded           = "fl_ended"
 	FairleadMapFlEndedPorts      = "fl_ended_ports"
 	FairleadMapFlEndpoints       = "fl_endpoints"
 	FairleadMapFlExchanges       = "fl_exchanges"
@@ -264,7 +273,7 @@ const (
 	FairleadMapFlLoads           = "fl_loads"
 	FairleadMapFlMappings        = "fl_mappings"
 	FairleadMapFlName            = "fl_name"
-	FairleadMapFlNewOutbound     = "fl_new_outbound"
+	FairleadMapFlNameLocks       = "fl_name_locks"
 	FairleadMapFlNextHops        = "fl_next_hops"
 	FairleadMapFlOutbound        = "fl_outbound"
 	FairleadMapFlOutboundLinks   = "fl_outbound_links"
@@ -422,7 +431,6 @@ type FairleadMapSpecs struct {
 	FlConnsTcp        *ebpf.MapSpec `ebpf:"fl_conns_tcp"`
 	FlConnsUdp        *ebpf.MapSpec `ebpf:"fl_conns_udp"`
 	FlDialled         *ebpf.MapSpec `ebpf:"fl_dialled"`
-	FlEnded           *ebpf.MapSpec `ebpf:"fl_ended"`
 	FlEndedPorts      *ebpf.MapSpec `ebpf:"fl_ended_ports"`
 	FlEndpoints       *ebpf.MapSpec `ebpf:"fl_endpoints"`
 	FlExchanges       *ebpf.MapSpec `ebpf:"fl_exchanges"`
@@ -434,7 +442,7 @@ type FairleadMapSpecs struct {
 	FlLoads           *ebpf.MapSpec `ebpf:"fl_loads"`
 	FlMappings        *ebpf.MapSpec `ebpf:"fl_mappings"`
 	FlName            *ebpf.MapSpec `ebpf:"fl_name"`
-	FlNewOutbound     *ebpf.MapSpec `ebpf:"fl_new_outbound"`
+	FlNameLocks       *ebpf.MapSpec `ebpf:"fl_name_locks"`
 	FlNextHops        *ebpf.MapSpec `ebpf:"fl_next_hops"`
 	FlOutbound        *ebpf.MapSpec `ebpf:"fl_outbound"`
 	FlOutboundLinks   *ebpf.MapSpec `ebpf:"fl_outbound_links"`
@@ -506,7 +514,6 @@ type FairleadMaps struct {
 	FlConnsTcp        *ebpf.Map `ebpf:"fl_conns_tcp"`
 	FlConnsUdp        *ebpf.Map `ebpf:"fl_conns_udp"`
 	FlDialled         *ebpf.Map `ebpf:"fl_dialled"`
-	FlEnded           *ebpf.Map `ebpf:"fl_ended"`
 	FlEndedPorts      *ebpf.Map `ebpf:"fl_ended_ports"`
 	FlEndpoints       *ebpf.Map `ebpf:"fl_endpoints"`
 	FlExchanges       *ebpf.Map `ebpf:"fl_exchanges"`
@@ -518,7 +525,7 @@ type FairleadMaps struct {
 	FlLoads           *ebpf.Map `ebpf:"fl_loads"`
 	FlMappings        *ebpf.Map `ebpf:"fl_mappings"`
 	FlName            *ebpf.Map `ebpf:"fl_name"`
-	FlNewOutbound     *ebpf.Map `ebpf:"fl_new_outbound"`
+	FlNameLocks       *ebpf.Map `ebpf:"fl_name_locks"`
 	FlNextHops        *ebpf.Map `ebpf:"fl_next_hops"`
 	FlOutbound        *ebpf.Map `ebpf:"fl_outbound"`
 	FlOutboundLinks   *ebpf.Map `ebpf:"fl_outbound_links"`
@@ -556,7 +563,6 @@ func (m *FairleadMaps) Close() error {
 		m.FlConnsTcp,
 		m.FlConnsUdp,
 		m.FlDialled,
-		m.FlEnded,
 		m.FlEndedPorts,
 		m.FlEndpoints,
 		m.FlExchanges,
@@ -568,7 +574,7 @@ func (m *FairleadMaps) Close() error {
 		m.FlLoads,
 		m.FlMappings,
 		m.FlName,
-		m.FlNewOutbound,
+		m.FlNameLocks,
 		m.FlNextHops,
 		m.FlOutbound,
 		m.FlOutboundLinks,

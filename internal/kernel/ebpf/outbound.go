@@ -8,11 +8,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
+	"unsafe"
 
 	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/plan"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // SandboxOut is the program at the egress of the links of sandboxes with outbound flows
@@ -204,9 +207,9 @@ func (p *Datapath) OutboundCounts() (c OutboundCounts, err error) {
 // SweepOutbound deletes the entries of outbound flows that were pushed out of their maps,
 // and the outbound flows that are stale. The programs do so only if they need the port.
 func (m FlowMaps) SweepOutbound() error {
-	left := map[bpf.FairleadAliasKey]bpf.FairleadFlowKey{}
-	err := each(m[bpf.FairleadMapFlOutbound], func(name bpf.FairleadAliasKey, key bpf.FairleadFlowKey) {
-		left[name] = key
+	left := map[bpf.FairleadOutboundName]bpf.FairleadOutboundOwner{}
+	err := each(m[bpf.FairleadMapFlOutbound], func(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner) {
+		left[name] = owner
 	})
 	if err != nil || len(left) == 0 {
 		return err
@@ -224,9 +227,9 @@ func (m FlowMaps) SweepOutbound() error {
 	if err != nil {
 		return err
 	}
-	for name, key := range left {
+	for name, owner := range left {
 		// Each may have missed a flow that moved to another map meanwhile.
-		if err := m.release(name, key, false); err != nil {
+		if err := m.release(name, owner, false); err != nil {
 			return err
 		}
 	}
@@ -234,32 +237,71 @@ func (m FlowMaps) SweepOutbound() error {
 }
 
 // name returns the key of an outbound flow in fl_outbound.
-func (f Flow) name() bpf.FairleadAliasKey {
-	return bpf.FairleadAliasKey{Client: Address(f.Client.Addr()), ClientPort: swap(f.Client.Port()),
-		Host: Address(f.Host.Addr()), HostPort: swap(f.Host.Port()), Class: f.key.Class}
+func (f Flow) name() bpf.FairleadOutboundName {
+	return bpf.FairleadOutboundName{Client: word4(f.Client.Addr()), ClientPort: swap(f.Client.Port()),
+		Host: word4(f.Host.Addr()), HostPort: swap(f.Host.Port()), Class: f.key.Class}
 }
 
-// release deletes the entry of an outbound flow with that key, if the flow has ended, or
-// whether it has or not. It marks the name as the programs do (end_outbound in
-// bpf/include/track.h). If a program has marked it, the entry stays.
-func (m FlowMaps) release(name bpf.FairleadAliasKey, key bpf.FairleadFlowKey, always bool) error {
-	marks := m[bpf.FairleadMapFlReplaced]
-	err := marks.Update(name, uint8(1), ebpf.UpdateNoExist)
-	if errors.Is(err, ebpf.ErrKeyExist) {
-		return nil
-	}
+// owner returns the value of an outbound flow in fl_outbound.
+func (f Flow) owner() bpf.FairleadOutboundOwner {
+	return bpf.FairleadOutboundOwner{Endpoint: word4(f.Endpoint.Addr()), Port: swap(f.Endpoint.Port())}
+}
+
+// word4 returns an IPv4 address as the programs read it.
+func word4(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+// keyOf returns the key of the flow with that name and owner.
+func keyOf(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner) bpf.FairleadFlowKey {
+	return bpf.FairleadFlowKey{Endpoint: mapped(owner.Endpoint), EndpointPort: owner.Port,
+		Client: mapped(name.Client), ClientPort: name.ClientPort, Class: name.Class}
+}
+
+func mapped(word uint32) bpf.FairleadAddress {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], word)
+	return Address(netip.AddrFrom4(b))
+}
+
+// nameLocks is the number of locks of names (NAME_LOCK_BITS in bpf/include/flows.h).
+const nameLocks = 1 << 10
+
+// lockOf returns the index of a name's lock, as lock_name in bpf/include/track.h.
+func lockOf(name bpf.FairleadOutboundName) uint32 {
+	ports := uint32(name.ClientPort)<<16 | uint32(name.HostPort)
+	return (name.Client ^ name.Host ^ ports) * 2654435769 / (1 << 32 / nameLocks)
+}
+
+// release deletes the entry of an outbound flow with that owner, if the flow has ended, or
+// whether it has or not. It takes the lock of the name as the programs do. If a program has
+// it, the entry stays.
+func (m FlowMaps) release(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner, always bool) error {
+	locks, err := unix.Mmap(m[bpf.FairleadMapFlNameLocks].FD(), 0, 4*nameLocks, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("release a port of an outbound flow: %w", err)
+		return fmt.Errorf("release a port of an outbound flow: map its lock: %w", err)
 	}
-	var now bpf.FairleadFlowKey
-	err = m[bpf.FairleadMapFlOutbound].Lookup(name, &now)
-	if err == nil && now == key && (always || !m.has(key)) {
+	lock := (*uint32)(unsafe.Pointer(&locks[4*lockOf(name)]))
+	if atomic.CompareAndSwapUint32(lock, 0, 1) {
+		err = m.deleteName(name, owner, always)
+		atomic.StoreUint32(lock, 0)
+	}
+	return errors.Join(err, unix.Munmap(locks))
+}
+
+// deleteName does what release does. The caller has the lock of the name.
+func (m FlowMaps) deleteName(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner, always bool) error {
+	var now bpf.FairleadOutboundOwner
+	err := m[bpf.FairleadMapFlOutbound].Lookup(name, &now)
+	if err == nil && now == owner && (always || !m.has(keyOf(name, owner))) {
 		err = m[bpf.FairleadMapFlOutbound].Delete(name)
 	}
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		err = nil
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("release a port of an outbound flow: %w", err)
 	}
-	return errors.Join(err, marks.Delete(name))
+	return nil
 }
 
 // has reports whether a flow with the key exists. A flow moves from the map of half-open

@@ -79,10 +79,10 @@ func (b *bench) returns(tb testing.TB, name string, sent, seen packet) {
 // entries returns the number of reserved ports.
 func (b *bench) entries(tb testing.TB) (n int) {
 	tb.Helper()
-	var name bpf.FairleadAliasKey
-	var key bpf.FairleadFlowKey
+	var name bpf.FairleadOutboundName
+	var owner bpf.FairleadOutboundOwner
 	it := b.maps[bpf.FairleadMapFlOutbound].Iterate()
-	for it.Next(&name, &key) {
+	for it.Next(&name, &owner) {
 		n++
 	}
 	if it.Err() != nil {

@@ -135,7 +135,7 @@ func (m FlowMaps) Forget(flows []Flow) error {
 		case f.Real != 0:
 			forget = m.forgetConn
 		case f.Outbound:
-			forget = func(f Flow) error { return m.release(f.name(), f.owner(), true) }
+			forget = func(f Flow) error { return m.release(f.entry()) }
 		}
 		if err := forget(f); err != nil {
 			return err

@@ -170,16 +170,12 @@ func (s Sources) SetOutboundSources(want map[int]netip.Prefix) error {
 }
 
 func prefixOf(v bpf.FairleadOutboundSource) netip.Prefix {
-	var a, mask [4]byte
-	binary.NativeEndian.PutUint32(a[:], v.Address)
-	binary.NativeEndian.PutUint32(mask[:], v.Mask)
-	ones, _ := net.IPMask(mask[:]).Size()
-	return netip.PrefixFrom(netip.AddrFrom4(a), ones)
+	ones, _ := net.IPMask(addr4(v.Mask).AsSlice()).Size()
+	return netip.PrefixFrom(addr4(v.Address), ones)
 }
 
 func outboundSource(p netip.Prefix) bpf.FairleadOutboundSource {
-	a := p.Addr().As4()
-	return bpf.FairleadOutboundSource{Address: binary.NativeEndian.Uint32(a[:]),
+	return bpf.FairleadOutboundSource{Address: word(p.Addr()),
 		Mask: binary.NativeEndian.Uint32(net.CIDRMask(p.Bits(), 32))}
 }
 
@@ -222,51 +218,35 @@ func (m FlowMaps) SweepOutbound() error {
 		if f.Stale {
 			stale = append(stale, f)
 		}
-		delete(left, f.name())
+		name, _ := f.entry()
+		delete(left, name)
 	})
 	if err != nil {
 		return err
 	}
 	for name, owner := range left {
 		// Each may have missed a flow that moved to another map meanwhile.
-		if err := m.release(name, owner, false); err != nil {
+		if err := m.release(name, owner); err != nil {
 			return err
 		}
 	}
 	return m.Forget(stale)
 }
 
-// name returns the key of an outbound flow in fl_outbound.
-func (f Flow) name() bpf.FairleadOutboundName {
-	return bpf.FairleadOutboundName{Client: word4(f.Client.Addr()), ClientPort: swap(f.Client.Port()),
-		Host: word4(f.Host.Addr()), HostPort: swap(f.Host.Port()), Class: f.key.Class}
-}
-
-// owner returns the value of an outbound flow in fl_outbound.
-func (f Flow) owner() bpf.FairleadOutboundOwner {
-	return bpf.FairleadOutboundOwner{Endpoint: word4(f.Endpoint.Addr()), Port: swap(f.Endpoint.Port())}
-}
-
-// word4 returns an IPv4 address as the programs read it.
-func word4(a netip.Addr) uint32 {
-	b := a.As4()
-	return binary.NativeEndian.Uint32(b[:])
+// entry returns the entry of an outbound flow in fl_outbound.
+func (f Flow) entry() (bpf.FairleadOutboundName, bpf.FairleadOutboundOwner) {
+	return bpf.FairleadOutboundName{Client: word(f.Client.Addr()), ClientPort: swap(f.Client.Port()),
+			Host: word(f.Host.Addr()), HostPort: swap(f.Host.Port()), Class: f.key.Class},
+		bpf.FairleadOutboundOwner{Endpoint: word(f.Endpoint.Addr()), Port: swap(f.Endpoint.Port())}
 }
 
 // keyOf returns the key of the flow with that name and owner.
 func keyOf(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner) bpf.FairleadFlowKey {
-	return bpf.FairleadFlowKey{Endpoint: mapped(owner.Endpoint), EndpointPort: owner.Port,
-		Client: mapped(name.Client), ClientPort: name.ClientPort, Class: name.Class}
+	return bpf.FairleadFlowKey{Endpoint: Address(addr4(owner.Endpoint)), EndpointPort: owner.Port,
+		Client: Address(addr4(name.Client)), ClientPort: name.ClientPort, Class: name.Class}
 }
 
-func mapped(word uint32) bpf.FairleadAddress {
-	var b [4]byte
-	binary.NativeEndian.PutUint32(b[:], word)
-	return Address(netip.AddrFrom4(b))
-}
-
-// nameLocks is the number of locks of names (NAME_LOCK_BITS in bpf/include/flows.h).
-const nameLocks = 1 << 10
+const nameLocks = 1 << 10 // NAME_LOCK_BITS in bpf/include/flows.h
 
 // lockOf returns the index of a name's lock, as lock_name in bpf/include/track.h.
 func lockOf(name bpf.FairleadOutboundName) uint32 {
@@ -274,10 +254,9 @@ func lockOf(name bpf.FairleadOutboundName) uint32 {
 	return (name.Client ^ name.Host ^ ports) * 2654435769 / (1 << 32 / nameLocks)
 }
 
-// release deletes the entry of an outbound flow with that owner, if the flow has ended, or
-// whether it has or not. It takes the lock of the name as the programs do. If a program has
-// it, the entry stays.
-func (m FlowMaps) release(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner, always bool) error {
+// release deletes the entry of an outbound flow with that owner, if the flow has ended. It
+// takes the lock of the name as the programs do. If a program has it, the entry stays.
+func (m FlowMaps) release(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner) error {
 	locks, err := unix.Mmap(m[bpf.FairleadMapFlNameLocks].FD(), 0, 4*nameLocks, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED)
 	if err != nil {
@@ -285,17 +264,17 @@ func (m FlowMaps) release(name bpf.FairleadOutboundName, owner bpf.FairleadOutbo
 	}
 	lock := (*uint32)(unsafe.Pointer(&locks[4*lockOf(name)]))
 	if atomic.CompareAndSwapUint32(lock, 0, 1) {
-		err = m.deleteName(name, owner, always)
+		err = m.deleteName(name, owner)
 		atomic.StoreUint32(lock, 0)
 	}
 	return errors.Join(err, unix.Munmap(locks))
 }
 
 // deleteName does what release does. The caller has the lock of the name.
-func (m FlowMaps) deleteName(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner, always bool) error {
+func (m FlowMaps) deleteName(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner) error {
 	var now bpf.FairleadOutboundOwner
 	err := m[bpf.FairleadMapFlOutbound].Lookup(name, &now)
-	if err == nil && now == owner && (always || !m.has(keyOf(name, owner))) {
+	if err == nil && now == owner && !m.has(keyOf(name, owner)) {
 		err = m[bpf.FairleadMapFlOutbound].Delete(name)
 	}
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

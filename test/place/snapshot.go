@@ -1,6 +1,8 @@
 package place
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,27 +16,62 @@ import (
 // multicast groups of IPv6, the hardware address of a veth that is created again, what a bridge has learnt
 // about a sandbox's port, and send_redirects, which a WireGuard link turns off for the host. ip cannot name
 // a namespace that is just ending, and then it prints an error.
-var state = strings.Join([]string{
-	"ip -o -d link 2>&1 | sed '/^Error: Peer netns/d; s/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//;" +
-		" s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv[-_]/s/link.ether [0-9a-f:]*//' | sort",
-	"ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort",
-	"(ip route; ip route show table local; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort",
-	"ip rule; ip -6 rule",
-	"bridge fdb | sed '/^33:33:/d; / dev fv[-_].* permanent/d; / dev fv[-_][^ ]* master [^ ]* *$/d' | sort",
-	"ip neigh show nud permanent | sort",
-	"ip neigh show proxy | sort",
-	"nft -s list ruleset",
-	"sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all | grep -v send_redirects",
-	"sysctl net.bridge 2>/dev/null",
-	"sysctl net.ipv4.vs 2>/dev/null | grep -v am_droprate",
-	"cat /proc/net/ip_vs 2>/dev/null",
-	"ss -Hltun | sort",
-}, "; ") + "; true"
+var state = []listing{
+	{"ip -o -d link 2>&1", `^Error: Peer netns`, `^[0-9]*: |NO-CARRIER,|,LOWER_UP| state [A-Z]*| promiscuity.*` +
+		`|@if[0-9]*| link-netnsid.*`},
+	{"ip -o addr", "fe80", `^[0-9]*: | tentative`},
+	{"ip route; ip route show table local; ip -6 route", "fe80", " linkdown"},
+	{"ip rule; ip -6 rule", "", ""},
+	{"bridge fdb", "^33:33:| dev fv[-_].* permanent| dev fv[-_][^ ]* master [^ ]* *$", ""},
+	{"ip neigh show nud permanent", "", ""},
+	{"ip neigh show proxy", "", ""},
+	{"nft -s list ruleset", "", ""},
+	{"sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all", "send_redirects", ""},
+	{"sysctl net.bridge 2>/dev/null", "", ""},
+	{"sysctl net.ipv4.vs 2>/dev/null", "am_droprate", ""},
+	{"cat /proc/net/ip_vs 2>/dev/null", "", ""},
+	{"ss -Hltun", "", ""},
+}
+
+// listing is a part of a host's state: what commands print, without the lines that match drop and the text that
+// matches erase.
+type listing struct{ commands, drop, erase string }
+
+// ordered are the commands whose lines have an order, or are lines of a block.
+var ordered = []string{"ip rule; ip -6 rule", "nft -s list ruleset", "cat /proc/net/ip_vs 2>/dev/null"}
+
+// vethMAC is the hardware address of a veth link.
+var vethMAC = regexp.MustCompile(`^(fv[-_].*)link.ether [0-9a-f:]*`)
+
+// lines returns the lines of the listing from what its commands have printed. The test does this itself, because
+// filters of a shell would be as many processes again.
+func (l listing) lines(printed string) (lines []string) {
+	drop, erase := regexp.MustCompile(l.drop), regexp.MustCompile(l.erase)
+	for line := range strings.Lines(printed) {
+		line = strings.TrimSuffix(line, "\n")
+		if l.drop == "" || !drop.MatchString(line) {
+			lines = append(lines, vethMAC.ReplaceAllString(erase.ReplaceAllString(line, ""), "$1"))
+		}
+	}
+	if !slices.Contains(ordered, l.commands) {
+		slices.Sort(lines)
+	}
+	return lines
+}
 
 // Snapshot returns a host's state, as far as Fairlead could leave behind something in it.
 func Snapshot(t testing.TB, in Place) string {
 	t.Helper()
-	return shell.Run(t, in, state)
+	const end = "-- end of a listing --\n"
+	var script strings.Builder
+	for _, l := range state {
+		script.WriteString(l.commands + "; echo '" + strings.TrimSpace(end) + "'; ")
+	}
+	var all []string
+	for i, printed := range strings.Split(strings.TrimSuffix(shell.Run(t, in, script.String()+"true"), end), end) {
+		all = append(all, state[i].lines(printed)...)
+	}
+	return strings.Join(all, "\n") + "\n"
 }
 
 // Unchanged fails the test if a host's state differs from an earlier snapshot.

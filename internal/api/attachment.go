@@ -111,7 +111,8 @@ type PublishRequest struct {
 // WrongViews returns the attachments that are broken, or have a publish with a problem.
 func WrongViews(all []View) (wrong []View) {
 	for _, v := range all {
-		if v.Status == Broken || slices.ContainsFunc(v.Publishes, func(p PublishedView) bool { return p.Problem != "" }) {
+		failed := slices.ContainsFunc(v.Publishes, func(p PublishedView) bool { return p.Problem != "" })
+		if failed || v.Status == Broken {
 			wrong = append(wrong, v)
 		}
 	}

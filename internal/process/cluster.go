@@ -157,6 +157,9 @@ func (n *node) ExplainFlow(ctx context.Context, q api.FlowQuestion) (api.FlowPar
 	return across.Ask(ctx, otherNodes{n}, q)
 }
 
+// Objects implements admin.ClusterCalls.
+func (n *node) Objects() ([]api.ClusterObject, error) { return member.Objects(n.Member) }
+
 // Status returns the state of the cluster, with its virtual addresses. If ask is set, the other nodes are asked
 // how far they are.
 func (n *node) Status(ctx context.Context, ask bool) (api.ClusterStatus, error) {

@@ -10,7 +10,7 @@ import (
 
 // Objects returns what the nodes of the cluster have, by their records in the last snapshot. It asks neither etcd nor
 // another node. Returns a Fault with code NotFound if there is no snapshot.
-func (m *Member) Objects() ([]api.ClusterObject, error) {
+func Objects(m *Member) ([]api.ClusterObject, error) {
 	m.mu.Lock()
 	snapshot := m.snapshot
 	m.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 )
 
@@ -42,7 +43,7 @@ func TestObjectsOfNodes(t *testing.T) {
 			Down: "its check fails"}}
 	for _, h := range []*host{one, two, three} {
 		h.has(last)
-		if got, err := h.Objects(); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := member.Objects(h.Member); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", name(h), got, err, want)
 		}
 	}

@@ -74,7 +74,7 @@ func (m *Reader) Stats(ctx context.Context) api.Stats {
 
 // Fill reads only how full the kernel's tables are. It costs the same however many endpoints there are.
 func (m *Reader) Fill() (s api.Stats) {
-	fill, there, err := m.cfg.Counters.EBPF().Fill()
+	fill, there, err := datapath.Fill(m.cfg.Counters.EBPF())
 	if err != nil {
 		s.Problems = append(s.Problems, err.Error())
 	}

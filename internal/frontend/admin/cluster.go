@@ -32,7 +32,7 @@ const (
 // askNodes is the parameter of the cluster's state with which the other nodes are asked, too.
 const askNodes = "ask-nodes"
 
-// ClusterCalls are the calls for the host's membership in a cluster. *member.Member implements
+// ClusterCalls are the calls for the host's membership in a cluster. *member.Member has most of
 // them.
 type ClusterCalls interface {
 	Init(ctx context.Context, r api.ClusterInit) error

@@ -37,7 +37,8 @@ func (ailing) Services() []api.ServiceView {
 	}
 	down := named("down")
 	down.Status = api.ServiceDown
-	return []api.ServiceView{named("fine", api.RealUp), named("partly", api.RealUp, api.RealDown, api.RealDraining), down}
+	return []api.ServiceView{named("fine", api.RealUp),
+		named("partly", api.RealUp, api.RealDown, api.RealDraining), down}
 }
 
 func (ailing) Stats(context.Context) api.Stats { panic("all counters are read") }

@@ -10,7 +10,8 @@ import (
 // TestWrong keeps the routers that need attention, all certificates and sources, and nothing else.
 func TestWrong(t *testing.T) {
 	routers := map[string]view.Router{"a": {Info: view.Info{Status: "enabled"}},
-		"b": {Info: view.Info{Status: "disabled"}}, "c": {Info: view.Info{Status: "enabled", Errors: []string{"the rule is that of d"}}}}
+		"b": {Info: view.Info{Status: "disabled"}},
+		"c": {Info: view.Info{Status: "enabled", Errors: []string{"the rule is that of d"}}}}
 	d := view.RawData{Routers: routers, TCPRouters: routers, UDPRouters: routers,
 		Services: map[string]view.Service{"s": {}}, Certificates: []shown.Certificate{{}},
 		Sources: map[string]view.SourceState{"file": {}}}.Wrong()

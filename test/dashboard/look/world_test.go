@@ -127,7 +127,8 @@ func (c cluster) Status(context.Context, bool) (api.ClusterStatus, error) { retu
 func (c cluster) Objects() ([]api.ClusterObject, error) {
 	there, here := c.status.Nodes[1].Name, c.status.Nodes[0].Name
 	at := []netip.Addr{netip.MustParseAddr("172.30.9.2")}
-	return []api.ClusterObject{{Node: there, Kind: api.ClusterReal, Of: "web", Name: "web-9", Addresses: at, Port: 8080},
+	return []api.ClusterObject{
+		{Node: there, Kind: api.ClusterReal, Of: "web", Name: "web-9", Addresses: at, Port: 8080},
 		{Node: there, Kind: api.ClusterEndpoint, Of: "shop", Name: "web-9", Addresses: at},
 		{Node: here, Kind: api.ClusterEndpoint, Of: "shop", Name: "web-1", Addresses: at}}, nil
 }
@@ -293,8 +294,8 @@ func clusterOf(name func(string) string) (cluster, addresses) {
 // emptyDaemon serves a daemon that has nothing, and is no member of a cluster.
 func emptyDaemon(t testing.TB) *admin.Client {
 	d := &daemon{}
-	return admin.NewClient(admintest.Serve(t, admin.Daemon{Attachments: d, Publishes: d, Specs: d, Networks: d, Services: d,
-		Events: d, Stats: d}))
+	return admin.NewClient(admintest.Serve(t, admin.Daemon{Attachments: d, Publishes: d, Specs: d, Networks: d,
+		Services: d, Events: d, Stats: d}))
 }
 
 // mortal is a test whose daemon can be killed before the test ends. Its dashboard stays.

@@ -22,8 +22,8 @@ type certificate struct {
 
 	mu   sync.Mutex
 	pair *tls.Certificate
-	// read says which files were used or refused last, and told which failure kept got last.
-	read, told string
+	// read says which files were used or refused last, and reported which failure kept got last.
+	read, reported string
 }
 
 // newCertificate reads a certificate and its key.
@@ -72,9 +72,9 @@ func (c *certificate) current() *tls.Certificate {
 		c.read = version // files that could not be read, e.g. for lack of descriptors, are tried again
 	}
 	text := fmt.Sprint(version, err)
-	if err != nil && text != c.told {
+	if err != nil && text != c.reported {
 		c.kept(err)
 	}
-	c.told = text
+	c.reported = text
 	return c.pair
 }

@@ -31,7 +31,7 @@ func (h *Handle) MappingTraffic() ([]counter.Publish, counter.Fill, bool, error)
 }
 
 // Fill returns how full the table of port mappings is; false if there is no eBPF data path.
-func (h *Handle) Fill() (counter.Fill, bool, error) {
+func Fill(h *Handle) (counter.Fill, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, err := h.datapathIfAny()

@@ -44,10 +44,10 @@ func (a Attack) IsOutbound() bool {
 
 // Settings returns the settings that networks of driver d can have.
 func Settings(d model.Driver) []Setting {
-	switch d {
-	case model.DriverBridge:
+	switch t := d.Traits(); {
+	case t.Bridge && !t.Overlay:
 		return []Setting{Default, OutboundEBPF, Flowtable}
-	case model.DriverRouted:
+	case t.RoutesPeers:
 		return []Setting{Default, Flowtable}
 	}
 	return nil

@@ -238,6 +238,7 @@ func (l hostileDaemon) Editable() (api.Spec, []string)  { return l.State() }
 func (l hostileDaemon) Attachments() []api.View         { return answer[[]api.View](l) }
 func (l hostileDaemon) Networks() []model.Network       { return answer[[]model.Network](l) }
 func (l hostileDaemon) Unavailable() map[string]string  { return answer[map[string]string](l) }
+func (l hostileDaemon) Outbound() map[string]string     { return answer[map[string]string](l) }
 func (l hostileDaemon) Events() []api.Event             { return answer[[]api.Event](l) }
 func (l hostileDaemon) Stats(context.Context) api.Stats { return answer[api.Stats](l) }
 func (l hostileDaemon) Fill() api.Stats                 { return answer[api.Stats](l) }

@@ -69,6 +69,7 @@ func (d *Daemon) addParts(watcher *watch.Watcher) {
 		Watcher: watcher, Healed: cfg.Meter.Healed,
 		RenewHost: func() error { return cfg.Inspector.EBPF().RenewHost() },
 		EndFlows:  cfg.Host.EndFlows,
+		Deciders:  cfg.Host.Deciders,
 		Exhausted: func() uint64 { return datapath.Exhausted(cfg.Inspector.EBPF()) }})
 }
 

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/daemon/watched"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -25,6 +26,9 @@ type Host interface {
 	Watch(context.Context) (*watch.Watcher, error)
 	// EndFlows ends the connections in the flowtable, and reports whether there is one.
 	EndFlows() (bool, error)
+	// Deciders returns for each path the reason why outbound connections must not bypass the
+	// host's rules; empty if they may. It may wait for other programs.
+	Deciders([]rules.Path) ([]string, error)
 	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error
 }

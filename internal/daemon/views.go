@@ -82,6 +82,17 @@ func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathV
 	return d.overlays.Check(ctx, name)
 }
 
+// Outbound returns what was chosen for networks with outbound auto and why, by name.
+func (d *Daemon) Outbound() map[string]string {
+	d.state.Lock()
+	defer d.state.Unlock()
+	all := map[string]string{}
+	for name, c := range d.networks.Choices() {
+		all[name] = c.String()
+	}
+	return all
+}
+
 // Unavailable returns why networks cannot exist on this host at present, by name. A network without attachments can be
 // among them.
 func (d *Daemon) Unavailable() map[string]string {

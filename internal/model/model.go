@@ -103,10 +103,12 @@ const (
 type Outbound string
 
 // OutboundNFT is netfilter: conntrack and masquerade. With OutboundEBPF the eBPF programs
-// translate them, past the bridge and netfilter.
+// translate them, past the bridge and netfilter. With OutboundAuto the daemon chooses: ebpf
+// while no rule of the host would decide about them. Without a daemon, it means OutboundNFT.
 const (
 	OutboundNFT  Outbound = ""
 	OutboundEBPF Outbound = "ebpf"
+	OutboundAuto Outbound = "auto"
 )
 
 // Subnet is one address range of a network.

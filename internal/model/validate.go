@@ -132,11 +132,11 @@ func (n Network) validate() error {
 	if n.Filter != FilterKeep && n.Filter != FilterOn && n.Filter != FilterOff {
 		return fmt.Errorf("filter %q: want on, off, or nothing to keep the host's setting", n.Filter)
 	}
-	if n.Outbound != OutboundNFT && n.Outbound != OutboundEBPF {
-		return fmt.Errorf("outbound %q: want nft or ebpf", n.Outbound)
+	if !slices.Contains([]Outbound{OutboundNFT, OutboundEBPF, OutboundAuto}, n.Outbound) {
+		return fmt.Errorf("outbound %q: want nft, ebpf or auto", n.Outbound)
 	}
-	if n.Outbound == OutboundEBPF && n.Internal {
-		return errors.New("outbound ebpf: an internal network sends nothing outside: leave it out")
+	if n.Outbound != OutboundNFT && n.Internal {
+		return fmt.Errorf("outbound %s: an internal network sends nothing outside: leave it out", n.Outbound)
 	}
 	if n.Flowtable && n.Internal {
 		return errors.New("flowtable: an internal network has no connections with other hosts: leave it out")

@@ -34,10 +34,10 @@ func Outbound(n *model.Network, text string) error {
 	switch text {
 	case "", "nft":
 		n.Outbound = model.OutboundNFT
-	case string(model.OutboundEBPF):
-		n.Outbound = model.OutboundEBPF
+	case string(model.OutboundEBPF), string(model.OutboundAuto):
+		n.Outbound = model.Outbound(text)
 	default:
-		return fmt.Errorf("outbound %q: want nft or ebpf", text)
+		return fmt.Errorf("outbound %q: want nft, ebpf or auto", text)
 	}
 	return nil
 }

@@ -145,8 +145,8 @@ func (n *networkFlags) flags(c *cobra.Command) {
 		"came from")
 	f.StringVar(&n.filter, "filter", "", "whether frames on a bridge pass iptables: on, off (default: the host's "+
 		"setting)")
-	f.StringVar(&n.outbound, "outbound", "nft", "what translates connections to hosts outside: nft, or ebpf past "+
-		"the host's FORWARD rules (driver bridge, IPv4)")
+	f.StringVar(&n.outbound, "outbound", "nft", "what translates connections to hosts outside: nft, ebpf past "+
+		"the host's FORWARD rules, or auto: ebpf while no such rule would decide (driver bridge, IPv4)")
 	f.BoolVar(&n.network.Flowtable, "flowtable", false, "forward established connections with other hosts through an "+
 		"nftables flowtable, past the host's FORWARD rules (drivers bridge and routed)")
 	f.Uint32Var(&n.network.Overlay.VNI, "vni", 0, "VXLAN network identifier")
@@ -168,7 +168,7 @@ func (n *networkFlags) flags(c *cobra.Command) {
 		"each host claims, in the order of the subnets (default: 64 addresses)")
 	for flag, values := range map[string][]string{
 		"driver": syntax.Drivers(), "mode": {"bridge", "private", "vepa", "passthru", "l2", "l3", "l3s"},
-		"filter": {"on", "off"}, "outbound": {"nft", "ebpf"},
+		"filter": {"on", "off"}, "outbound": {"nft", "ebpf", "auto"},
 	} {
 		// It fails only for an unknown flag or one that has a completion already.
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -249,6 +249,8 @@ func printNetworks(r *command.Remote, ctx context.Context, all admin.Networks, s
 		state := state
 		if why := all.Unavailable[n.Name]; why != "" {
 			state = "unavailable: " + why
+		} else if choice := all.Outbound[n.Name]; choice != "" {
+			state += "; " + choice
 		}
 		var subnets, own []string
 		for _, s := range n.Subnets {

@@ -20,7 +20,7 @@ func (ns *Networks) HostState(w model.Desired) model.State {
 	}
 	for _, n := range w.Networks {
 		if used[n.Name] || n.Permanent() && ns.state.Problems[state.OfNetwork(n.Name)] == "" {
-			host.Networks = append(host.Networks, n)
+			host.Networks = append(host.Networks, ns.Chosen(n))
 		}
 	}
 	for _, p := range w.Publishes {

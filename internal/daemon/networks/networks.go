@@ -29,10 +29,12 @@ type Networks struct {
 	// their attachments, by the attachments' names.
 	unavailable   map[string]bool
 	keptAddresses map[string][]netip.Addr
+	// outbound has the choices for networks with outbound auto, by their names.
+	outbound map[string]Choice
 }
 
 // New returns Networks of which none is unavailable.
 func New(s *state.State, e *engine.Engine, k Kernel) *Networks {
 	return &Networks{state: s, engine: e, kernel: k, unavailable: map[string]bool{},
-		keptAddresses: map[string][]netip.Addr{}}
+		keptAddresses: map[string][]netip.Addr{}, outbound: map[string]Choice{}}
 }

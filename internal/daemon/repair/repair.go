@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 	"fairlead/internal/daemon/watched"
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
 )
@@ -65,6 +67,9 @@ type Config struct {
 	// EndFlows ends the connections in the flowtable, so that the next packet of each passes
 	// the host's rules. It reports whether there is a flowtable. It can be nil.
 	EndFlows func() (bool, error)
+	// Deciders returns for each path the reason why outbound connections must not bypass the
+	// host's rules; empty if they may. It can be nil.
+	Deciders func([]rules.Path) ([]string, error)
 	// Healed records that n objects of one kind differed and were repaired.
 	Healed func(kind string, n int)
 }
@@ -79,13 +84,16 @@ type Healer struct {
 	// ended counts the changes of rules that have ended the connections in the flowtable and
 	// that no event has reported yet. It needs no mutex.
 	ended atomic.Int64
+	// chooses wakes the goroutine that chooses for networks with outbound auto.
+	chooses state.Signal
 	// retry is when everything is repaired again after a failure.
 	retry heal.Retry
 }
 
 // New returns a Healer that has repaired nothing yet.
 func New(cfg Config) *Healer {
-	return &Healer{cfg: cfg, state: cfg.State, steps: cfg.Steps, conflicts: heal.Conflicts{}}
+	return &Healer{cfg: cfg, state: cfg.State, steps: cfg.Steps, conflicts: heal.Conflicts{},
+		chooses: state.NewSignal()}
 }
 
 // Follow repairs the host until ctx ends. It locks the mutex of the state.
@@ -98,6 +106,7 @@ func (h *Healer) Follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-h.state.Reapplied:
+			h.chooses.Send() // there may be other networks or sandboxes
 			if h.watchSettings() {
 				check.Reset(checkEvery)
 			} else {
@@ -125,26 +134,61 @@ func (h *Healer) Follow(ctx context.Context) {
 
 // FollowRules ends the connections in the flowtable whenever another program has changed
 // rules, until ctx ends. It needs no mutex of the state. It begins with ending them, because
-// rules may have changed while no daemon ran; no event reports that.
+// rules may have changed while no daemon ran; no event reports that. Then it chooses for
+// networks with outbound auto, which also other networks and sandboxes can change.
 func (h *Healer) FollowRules(ctx context.Context) {
 	if h.cfg.EndFlows == nil {
 		return
 	}
-	for first := true; ; first = false {
-		had, err := h.cfg.EndFlows()
-		if err != nil { // the table is deleted
-			h.state.Warn("end the connections in the flowtable", err)
-			h.cfg.Watcher.NoteTable(plan.FlowtableName)
+	for first, changed := true, true; ; first = false {
+		if changed {
+			h.endFlows(first)
 		}
-		if had && !first {
-			h.ended.Add(1)
-		}
+		h.chooseOutbound(changed)
 		select {
 		case <-ctx.Done():
 			return
 		case <-h.cfg.Watcher.RulesChanged():
+			changed = true
+		case <-h.chooses:
+			changed = false
 		}
 	}
+}
+
+// endFlows ends the connections in the flowtable. first means that no event reports it.
+func (h *Healer) endFlows(first bool) {
+	had, err := h.cfg.EndFlows()
+	if err != nil { // the table is deleted
+		h.state.Warn("end the connections in the flowtable", err)
+		h.cfg.Watcher.NoteTable(plan.FlowtableName)
+	}
+	if had && !first {
+		h.ended.Add(1)
+	}
+}
+
+// chooseOutbound chooses for networks with outbound auto. It reads the rules without the mutex
+// of the state. changed means that the rules have changed.
+func (h *Healer) chooseOutbound(changed bool) {
+	if h.cfg.Deciders == nil {
+		return
+	}
+	h.state.Lock()
+	names, paths := h.cfg.Networks.AutoPaths()
+	h.state.Unlock()
+	if len(names) == 0 {
+		return
+	}
+	why, err := h.cfg.Deciders(paths)
+	if err != nil {
+		why = slices.Repeat([]string{"the rules of the host could not be read: " + err.Error()}, len(names))
+	}
+	h.steps.Soon("follow the host's rules", func() error {
+		return h.cfg.Networks.Choose(names, why, changed, func() error {
+			return h.cfg.Applier.Settle(h.state.Desired())
+		})
+	})
 }
 
 // reportEndedFlows notes that changes of rules have ended the connections in the flowtable.

@@ -24,6 +24,8 @@ type NetworkCalls interface {
 	Networks() []model.Network
 	// Unavailable returns why networks cannot exist on this host at present, by name.
 	Unavailable() map[string]string
+	// Outbound returns what was chosen for networks with outbound auto and why, by name.
+	Outbound() map[string]string
 }
 
 // NetworkRequest creates or changes a network.
@@ -47,6 +49,8 @@ type Networks struct {
 	Networks []model.Network `json:"networks"`
 	// Unavailable has the reasons why networks cannot exist on this host at present, by name.
 	Unavailable map[string]string `json:"unavailable,omitempty"`
+	// Outbound has what was chosen for networks with outbound auto and why, by name.
+	Outbound map[string]string `json:"outbound,omitempty"`
 }
 
 // networkHandlers registers the handlers of networks.
@@ -62,5 +66,7 @@ func networkHandlers(mux *http.ServeMux, d NetworkCalls) {
 		paths, err := d.CheckNetwork(ctx, r.Name)
 		return PeerPaths{paths}, err
 	})
-	ListNetworks.handle(mux, func() (Networks, error) { return Networks{d.Networks(), d.Unavailable()}, nil })
+	ListNetworks.handle(mux, func() (Networks, error) {
+		return Networks{d.Networks(), d.Unavailable(), d.Outbound()}, nil
+	})
 }

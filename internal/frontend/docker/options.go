@@ -65,8 +65,8 @@ func Options() []Option {
 			func(n *network, v string) error { n.Filter = model.Filter(v); return nil }},
 		{"hairpin", "true", "allow a bridge port to send frames back to the port that they came from",
 			setFlag(func(n *network) *bool { return &n.Hairpin })},
-		{"outbound", "nft|ebpf", "what translates connections to hosts outside: nft (default), or ebpf past the host's " +
-			"FORWARD rules", func(n *network, v string) error { return syntax.Outbound(&n.Network, v) }},
+		{"outbound", "nft|ebpf|auto", "what translates connections to hosts outside: nft (default), ebpf past the host's " +
+			"FORWARD rules, or auto: ebpf while no such rule would decide", func(n *network, v string) error { return syntax.Outbound(&n.Network, v) }},
 		{"flowtable", "true", "forward established connections with other hosts through an nftables flowtable, past the " +
 			"host's FORWARD rules", setFlag(func(n *network) *bool { return &n.Flowtable })},
 		{"allow-overlap", "true", "allow a subnet that overlaps a subnet of the host's links or routes; by default " +

@@ -119,9 +119,9 @@ func (r *reader) networkFields(n *model.Network) []field {
 			value: r.flag(&n.Hairpin)},
 		{name: "filter", help: "whether frames on a bridge pass iptables (default: the host's setting)",
 			value: r.parsed(func(word string) error { n.Filter = filter(word); return nil }, filterSchema)},
-		{name: "outbound", help: "what translates connections to hosts outside: nft (default), or ebpf past the " +
-			"host's FORWARD rules", value: r.parsed(func(word string) error { return syntax.Outbound(n, word) },
-			chosen("nft", model.OutboundEBPF))},
+		{name: "outbound", help: "what translates connections to hosts outside: nft (default), ebpf past the " +
+			"host's FORWARD rules, or auto: ebpf while no such rule would decide", value: r.parsed(func(word string) error { return syntax.Outbound(n, word) },
+			chosen("nft", model.OutboundEBPF, model.OutboundAuto))},
 		{name: "flowtable", help: "forward established connections with other hosts through an nftables flowtable, " +
 			"past the host's FORWARD rules (drivers bridge and routed)", value: r.flag(&n.Flowtable)},
 		{name: "vni", help: "VXLAN network identifier", value: number(r, 32, &o.VNI)},

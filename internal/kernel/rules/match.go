@@ -70,8 +70,25 @@ func (c Condition) inRange(p Packet, f Field, r Range) Answer {
 		return Yes
 	case zero(unknown), bytes.Equal(r.First, r.Last) && !bytes.Equal(masked(value, sure), masked(r.First, sure)):
 		return No
+	case (f == Source || f == Destination) && bytes.Compare(value, r.First) >= 0 &&
+		bytes.Compare(highest(value, unknown), r.Last) <= 0:
+		return Yes
+	case (f == Source || f == Destination) && (bytes.Compare(highest(value, unknown), r.First) < 0 ||
+		bytes.Compare(value, r.Last) > 0):
+		return No
 	}
 	return Maybe
+}
+
+// highest returns the highest value if the unknown bits of the value are 0.
+func highest(value, unknown []byte) []byte {
+	out := bytes.Clone(value)
+	for i := range out {
+		if i < len(unknown) {
+			out[i] |= unknown[i]
+		}
+	}
+	return out
 }
 
 // lacks reports whether the packet does not have the field; then no condition on it
@@ -96,6 +113,9 @@ func (p Packet) lacks(f Field) bool {
 // clientPort returns whether the port of the client is in a range, if the port is not
 // known. It assumes that clients do not use privileged ports.
 func (p Packet) clientPort(f Field, r Range) (Answer, bool) {
+	if p.AnyTo {
+		return Maybe, false
+	}
 	unknown := f == Port && p.Reply && p.To.Port() == 0 || f == SourcePort && !p.Reply && p.From.Port() == 0
 	ports, ok := r.Ports()
 	switch {

@@ -14,6 +14,11 @@ type Packet struct {
 	Proto model.Proto
 	From  netip.AddrPort
 	To    netip.AddrPort
+	// Senders, if it is valid, are the addresses of which From is one, or To of a reply: it is
+	// unknown which.
+	Senders netip.Prefix
+	// AnyTo means that To only shows the family: it and the ports are unknown.
+	AnyTo bool
 	// In and Out are the names of the links; "" if there is none yet.
 	In, Out string
 	// Local means that To is an address of the host.
@@ -140,6 +145,10 @@ func (p Packet) field(f Field) (value, unknown []byte, known bool) {
 		return big.AppendUint32(nil, p.Mark.Value), big.AppendUint32(nil, p.Mark.Unknown), true
 	case CtMark:
 		return big.AppendUint32(nil, p.CtMark.Value), big.AppendUint32(nil, p.CtMark.Unknown), true
+	case Source, Destination:
+		if p.Senders.IsValid() && (f == Destination) == p.Reply {
+			return p.Senders.Masked().Addr().AsSlice(), hostBits(p.Senders), true
+		}
 	}
 	value, known = p.wholeField(f)
 	return value, nil, known
@@ -154,11 +163,11 @@ func (p Packet) wholeField(f Field) (value []byte, known bool) {
 	case Source:
 		return p.From.Addr().AsSlice(), p.From.Addr().IsValid()
 	case Destination:
-		return p.To.Addr().AsSlice(), p.To.Addr().IsValid()
+		return p.To.Addr().AsSlice(), p.To.Addr().IsValid() && !p.AnyTo
 	case SourcePort:
-		return port(p.From.Port()), p.From.Port() != 0 && p.Neighbour == NoNeighbour
+		return port(p.From.Port()), !p.AnyTo && p.From.Port() != 0 && p.Neighbour == NoNeighbour
 	case Port:
-		return port(p.To.Port()), p.To.Port() != 0 && p.Neighbour == NoNeighbour
+		return port(p.To.Port()), !p.AnyTo && p.To.Port() != 0 && p.Neighbour == NoNeighbour
 	case Protocol:
 		return []byte{p.protocol()}, true
 	case Family:
@@ -202,6 +211,15 @@ func (p Packet) wholeField(f Field) (value []byte, known bool) {
 		return []byte{tcpSyn}, p.Proto == model.TCP
 	}
 	return p.frame(f)
+}
+
+// hostBits returns the bits of addresses that a prefix leaves open.
+func hostBits(p netip.Prefix) []byte {
+	open := make([]byte, p.Addr().BitLen()/8)
+	for i := p.Bits(); i < p.Addr().BitLen(); i++ {
+		open[i/8] |= 0x80 >> (i % 8)
+	}
+	return open
 }
 
 // protocol returns the number of the transport protocol.

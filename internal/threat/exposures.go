@@ -94,6 +94,7 @@ var exposures = []exposure{
 	{attack: BreakOff, attackers: []Attacker{SameNetwork, LANHost}, settings: programs, how: anyoneErrors},
 	{attack: BreakOff, attackers: []Attacker{OtherNetwork, OtherUplink}, settings: programs, how: tracked6,
 		ipv6Only: true},
-	{attack: Enter, attackers: []Attacker{SameNetwork, OtherNetwork, LANHost, OtherUplink}, drivers: routed, how: noFence},
+	{attack: Enter, attackers: []Attacker{SameNetwork, OtherNetwork, LANHost, OtherUplink}, drivers: routed,
+		how: noFence},
 	{attack: Leak, attackers: forwarded, how: noReversal},
 }

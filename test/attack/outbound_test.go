@@ -172,7 +172,8 @@ func impersonate(w *world, c threat.Cell, f flavor) result {
 	text := nonce()
 	var packets [][]byte
 	for _, src := range []netip.AddrPort{o.inside, o.outside} {
-		packets = append(packets, segment{proto: f.proto, src: src, dst: o.server, payload: text + strings.Repeat("x", padding)}.twice()...)
+		packets = append(packets, segment{proto: f.proto, src: src, dst: o.server,
+			payload: text + strings.Repeat("x", padding)}.twice()...)
 	}
 	if err := w.from(c.Attacker, c.Driver).send(packets...); err != nil {
 		return result{err: err}
@@ -299,7 +300,8 @@ func leak(w *world, c threat.Cell, f flavor) result {
 	}
 	var from netip.AddrPort
 	found := seen.received(func(frame []byte) bool {
-		foreign := source(frame).Addr() != w.own(f.v4) && (c.Driver != model.DriverRouted || source(frame).Addr() != own)
+		foreign := source(frame).Addr() != w.own(f.v4) &&
+			(c.Driver != model.DriverRouted || source(frame).Addr() != own)
 		if foreign && bytes.Contains(frame, []byte(text)) {
 			from = source(frame)
 			return true

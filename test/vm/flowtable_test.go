@@ -8,7 +8,8 @@ import (
 
 // flowtables is a machine with the kernel's modules and the tools for tests of flowtables.
 func flowtables(kernel Kernel) Machine {
-	return Machine{Kernel: kernel, Modules: slices.Concat(networking, []string{"nf_flow_table_inet", "nft_flow_offload"}),
+	return Machine{Kernel: kernel,
+		Modules: slices.Concat(networking, []string{"nf_flow_table_inet", "nft_flow_offload"}),
 		Tools: []string{"bridge", "cat", "grep", "head", "ip", "ls", "mkdir", "nft", "sed", "sh", "sleep", "sort", "ss",
 			"sysctl", "tc"}}
 }

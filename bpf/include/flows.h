@@ -141,18 +141,18 @@ struct {
 	__type(value, struct outbound_owner);
 } fl_outbound SEC(".maps");
 
-/* The locks of the names, each for all names with one hash (lock_name). User space maps
- * them into its memory, and takes them in the same way.
+/* The names that a CPU or user space reserves or releases, for the time of one call. An entry
+ * is the lock of its name: who finds one tries another port, or leaves the name to a later
+ * sweep. The value is 0 for programs, and not 0 for user space, whose entry outlives it if it
+ * is killed (SweepOutbound). Atomic operations with a result would be cheaper, but arm64
+ * compiles them only since Linux 5.18.
  */
-#define NAME_LOCK_BITS 10
-
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << NAME_LOCK_BITS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, __u32); /* 1 while a CPU or user space changes such a name */
-} fl_name_locks SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct outbound_name);
+	__type(value, __u32);
+} fl_locked_names SEC(".maps");
 
 /* The outbound connection that had a port last. Newer ones push out old ones. */
 struct ended_port {
@@ -199,7 +199,7 @@ struct {
 	__type(value, struct conn);
 } fl_conns_udp SEC(".maps");
 
-/* Half-open connections have separate maps, so that a SYN flood pushes out no open
+/* Half-open connections have separate maps, so that a SYN flood of clients pushes out no open
  * connection. Connections to endpoints and to real servers share fl_young_flows.
  */
 #define MAX_YOUNG 16384

@@ -260,7 +260,7 @@ global_func int try_outbound_port(struct __sk_buff *skb)
 {
 	struct attempt *n = attempt_of();
 	enum port_result result;
-	__u32 port, slot, *lock;
+	__u32 port, slot;
 
 	if (!n)
 		return PORT_TAKEN;
@@ -270,11 +270,10 @@ global_func int try_outbound_port(struct __sk_buff *skb)
 	n->fresh.host_port = n->name.host_port;
 	if (find_mapping(n->name.class, &n->fresh.host, port, &slot) || has_socket(skb, &n->name))
 		return PORT_TAKEN;
-	lock = lock_name(&n->name);
-	if (!lock)
+	if (!lock_name(&n->name))
 		return PORT_TAKEN;
 	result = reserve_locked(n);
-	unlock_name(lock);
+	unlock_name(&n->name);
 	return result;
 }
 

@@ -201,19 +201,17 @@ struct {
 	__type(value, __u8);
 } fl_replaced SEC(".maps");
 
-/* lock_name takes the lock of an outbound flow's name. It returns NULL if another CPU has
- * it: none waits for a lock.
+/* lock_name takes the lock of an outbound flow's name. It returns 0 if another CPU or user
+ * space has it: none waits for a lock.
  */
-inline_always __u32 *lock_name(const struct outbound_name *n)
+inline_always int lock_name(const struct outbound_name *name)
 {
-	__u32 ports = (__u32)n->client_port << 16 | n->host_port;
-	__u32 slot = ((n->client ^ n->host ^ ports) * 2654435769u) >> (32 - NAME_LOCK_BITS);
-	__u32 *lock = bpf_map_lookup_elem(&fl_name_locks, &slot);
+	__u32 program = 0;
 
-	return lock && !__sync_val_compare_and_swap(lock, 0, 1) ? lock : 0;
+	return !bpf_map_update_elem(&fl_locked_names, name, &program, BPF_NOEXIST);
 }
 
-inline_always void unlock_name(__u32 *lock) { __sync_lock_test_and_set(lock, 0); }
+inline_always void unlock_name(const struct outbound_name *name) { bpf_map_delete_elem(&fl_locked_names, name); }
 
 inline_always int same_owner(const struct outbound_owner *a, const struct outbound_owner *b)
 {
@@ -246,9 +244,8 @@ static __noinline void end_outbound(const struct flow *f, const struct flow_key 
 	};
 	struct outbound_owner owner = { .endpoint = key->endpoint.w[3], .port = key->endpoint_port };
 	struct outbound_owner *known;
-	__u32 *lock = lock_name(&name);
 
-	if (!lock) {
+	if (!lock_name(&name)) {
 		delete_flow(key);
 		return;
 	}
@@ -259,7 +256,7 @@ static __noinline void end_outbound(const struct flow *f, const struct flow_key 
 		bpf_map_delete_elem(&fl_outbound, &name);
 	}
 	delete_flow(key);
-	unlock_name(lock);
+	unlock_name(&name);
 }
 
 /* end_flow deletes a flow and its alias or connection. Of several CPUs that end a flow,

@@ -271,9 +271,9 @@ const (
 	FairleadMapFlFrontends       = "fl_frontends"
 	FairleadMapFlIcmpRate        = "fl_icmp_rate"
 	FairleadMapFlLoads           = "fl_loads"
+	FairleadMapFlLockedNames     = "fl_locked_names"
 	FairleadMapFlMappings        = "fl_mappings"
 	FairleadMapFlName            = "fl_name"
-	FairleadMapFlNameLocks       = "fl_name_locks"
 	FairleadMapFlNextHops        = "fl_next_hops"
 	FairleadMapFlOutbound        = "fl_outbound"
 	FairleadMapFlOutboundLinks   = "fl_outbound_links"
@@ -440,9 +440,9 @@ type FairleadMapSpecs struct {
 	FlFrontends       *ebpf.MapSpec `ebpf:"fl_frontends"`
 	FlIcmpRate        *ebpf.MapSpec `ebpf:"fl_icmp_rate"`
 	FlLoads           *ebpf.MapSpec `ebpf:"fl_loads"`
+	FlLockedNames     *ebpf.MapSpec `ebpf:"fl_locked_names"`
 	FlMappings        *ebpf.MapSpec `ebpf:"fl_mappings"`
 	FlName            *ebpf.MapSpec `ebpf:"fl_name"`
-	FlNameLocks       *ebpf.MapSpec `ebpf:"fl_name_locks"`
 	FlNextHops        *ebpf.MapSpec `ebpf:"fl_next_hops"`
 	FlOutbound        *ebpf.MapSpec `ebpf:"fl_outbound"`
 	FlOutboundLinks   *ebpf.MapSpec `ebpf:"fl_outbound_links"`
@@ -523,9 +523,9 @@ type FairleadMaps struct {
 	FlFrontends       *ebpf.Map `ebpf:"fl_frontends"`
 	FlIcmpRate        *ebpf.Map `ebpf:"fl_icmp_rate"`
 	FlLoads           *ebpf.Map `ebpf:"fl_loads"`
+	FlLockedNames     *ebpf.Map `ebpf:"fl_locked_names"`
 	FlMappings        *ebpf.Map `ebpf:"fl_mappings"`
 	FlName            *ebpf.Map `ebpf:"fl_name"`
-	FlNameLocks       *ebpf.Map `ebpf:"fl_name_locks"`
 	FlNextHops        *ebpf.Map `ebpf:"fl_next_hops"`
 	FlOutbound        *ebpf.Map `ebpf:"fl_outbound"`
 	FlOutboundLinks   *ebpf.Map `ebpf:"fl_outbound_links"`
@@ -572,9 +572,9 @@ func (m *FairleadMaps) Close() error {
 		m.FlFrontends,
 		m.FlIcmpRate,
 		m.FlLoads,
+		m.FlLockedNames,
 		m.FlMappings,
 		m.FlName,
-		m.FlNameLocks,
 		m.FlNextHops,
 		m.FlOutbound,
 		m.FlOutboundLinks,

@@ -8,14 +8,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync/atomic"
-	"unsafe"
 
 	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/plan"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
 // SandboxOut is the program at the egress of the links of sandboxes with outbound flows
@@ -201,8 +198,12 @@ func (p *Datapath) OutboundCounts() (c OutboundCounts, err error) {
 }
 
 // SweepOutbound deletes the entries of outbound flows that were pushed out of their maps,
-// and the outbound flows that are stale. The programs do so only if they need the port.
+// and the outbound flows that are stale. The programs do so only if they need the port. It
+// first deletes the locks of processes that were killed.
 func (m FlowMaps) SweepOutbound() error {
+	if err := m.unlockNames(); err != nil {
+		return err
+	}
 	left := map[bpf.FairleadOutboundName]bpf.FairleadOutboundOwner{}
 	err := each(m[bpf.FairleadMapFlOutbound], func(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner) {
 		left[name] = owner
@@ -246,28 +247,36 @@ func keyOf(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner) bpf.F
 		Client: Address(addr4(name.Client)), ClientPort: name.ClientPort, Class: name.Class}
 }
 
-const nameLocks = 1 << 10 // NAME_LOCK_BITS in bpf/include/flows.h
-
-// lockOf returns the index of a name's lock, as lock_name in bpf/include/track.h.
-func lockOf(name bpf.FairleadOutboundName) uint32 {
-	ports := uint32(name.ClientPort)<<16 | uint32(name.HostPort)
-	return (name.Client ^ name.Host ^ ports) * 2654435769 / (1 << 32 / nameLocks)
-}
+// life is the value of the locks of names that this process takes. That of programs is 0.
+var life = rand.Uint32() | 1
 
 // release deletes the entry of an outbound flow with that owner, if the flow has ended. It
 // takes the lock of the name as the programs do. If a program has it, the entry stays.
 func (m FlowMaps) release(name bpf.FairleadOutboundName, owner bpf.FairleadOutboundOwner) error {
-	locks, err := unix.Mmap(m[bpf.FairleadMapFlNameLocks].FD(), 0, 4*nameLocks, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED)
+	locks := m[bpf.FairleadMapFlLockedNames]
+	err := locks.Update(name, life, ebpf.UpdateNoExist)
+	if errors.Is(err, ebpf.ErrKeyExist) {
+		return nil
+	}
 	if err != nil {
-		return fmt.Errorf("release a port of an outbound flow: map its lock: %w", err)
+		return fmt.Errorf("release a port of an outbound flow: lock its name: %w", err)
 	}
-	lock := (*uint32)(unsafe.Pointer(&locks[4*lockOf(name)]))
-	if atomic.CompareAndSwapUint32(lock, 0, 1) {
-		err = m.deleteName(name, owner)
-		atomic.StoreUint32(lock, 0)
+	return errors.Join(m.deleteName(name, owner), locks.Delete(name))
+}
+
+// unlockNames deletes the locks of processes that were killed.
+func (m FlowMaps) unlockNames() error {
+	var left []bpf.FairleadOutboundName
+	locks := m[bpf.FairleadMapFlLockedNames]
+	err := each(locks, func(name bpf.FairleadOutboundName, owner uint32) {
+		if owner != 0 && owner != life {
+			left = append(left, name)
+		}
+	})
+	for _, name := range left {
+		err = errors.Join(err, locks.Delete(name))
 	}
-	return errors.Join(err, unix.Munmap(locks))
+	return err
 }
 
 // deleteName does what release does. The caller has the lock of the name.

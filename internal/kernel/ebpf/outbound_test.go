@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -310,6 +311,36 @@ func TestOutboundFlowsEnd(t *testing.T) {
 		last(seen)
 		if len(b.flows(t)) != 0 || b.entries(t) != 0 {
 			t.Errorf("%s: %d flows and %d ports are left", name, len(b.flows(t)), b.entries(t))
+		}
+	}
+}
+
+// TestLockedNamesStay lets programs and another process hold the lock of a name whose flow has ended. The entry of
+// the name stays. The next sweep ends the lock of the other process, which may have been killed, but none of a program.
+func TestLockedNamesStay(t *testing.T) {
+	b := newBench(t)
+	b.outbound(t)
+	locks := b.maps[bpf.FairleadMapFlLockedNames]
+	for holder, want := range map[uint32]int{0: 1, life + 2: 0, life: 1} {
+		b.leaves(t, "the first", first(true, webAt, client4))
+		f := b.flows(t)[0]
+		name, owner := f.entry()
+		if err := errors.Join(b.maps[bpf.FairleadMapFlFlowsUdp].Delete(f.key), locks.Put(name, holder)); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Flows().release(name, owner); err != nil || b.entries(t) != 1 {
+			t.Errorf("locked by %d: %d entries are left, %v", holder, b.entries(t), err)
+		}
+		if err := b.Flows().SweepOutbound(); err != nil || b.entries(t) != want {
+			t.Errorf("locked by %d: %d entries are left after the sweep, %v, want %d", holder, b.entries(t), err, want)
+		}
+		if want == 1 {
+			if err := locks.Delete(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Flows().SweepOutbound(); err != nil || b.entries(t) != 0 {
+			t.Errorf("%d entries are left of a free name, %v", b.entries(t), err)
 		}
 	}
 }

@@ -139,8 +139,11 @@ type ClusterObject struct {
 	// Port is that of a real server. Port 0 is the port that the client has connected to.
 	Port     uint16 `json:"port,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
-	// Down is why it gets no requests; empty if it gets some.
+	// Down is why a server of the gateway gets no requests. It is empty if it gets some, and for other kinds, whose
+	// records do not contain it.
 	Down string `json:"down,omitempty"`
+	// Unreadable is why its record cannot be read; empty if it can.
+	Unreadable string `json:"unreadable,omitempty"`
 }
 
 // ClusterObjectKind is what a ClusterObject is.

@@ -20,8 +20,8 @@ func Objects(m *Member) ([]api.ClusterObject, error) {
 	return objectsOf(snapshot), nil
 }
 
-// objectsOf lists real servers, endpoints and servers of the gateway. It leaves out records that are not valid, and
-// those of hosts that are no nodes.
+// objectsOf lists real servers, endpoints and servers of the gateway, also those whose record cannot be read. It leaves
+// out those of hosts that are no nodes.
 func objectsOf(s kv.Snapshot) []api.ClusterObject {
 	nodes := nodesOf(s)
 	all := []api.ClusterObject{}
@@ -32,9 +32,10 @@ func objectsOf(s kv.Snapshot) []api.ClusterObject {
 				continue
 			}
 			o := api.ClusterObject{Node: nodes[names[1]].Name, Kind: kind, Of: names[0], Name: names[2]}
-			if fill(e, &o) == nil {
-				all = append(all, o)
+			if err := fill(e, &o); err != nil {
+				o.Addresses, o.Port, o.Unreadable = nil, 0, err.Error()
 			}
+			all = append(all, o)
 		}
 	}
 	list(record.Reals, api.ClusterReal, func(e kv.Entry, o *api.ClusterObject) error {

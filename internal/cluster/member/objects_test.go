@@ -11,8 +11,8 @@ import (
 	"fairlead/internal/cluster/record"
 )
 
-// TestObjectsOfNodes: each of three nodes lists what the others have, without a question to any host. Records that are
-// not valid, and those of hosts that are no nodes, are left out.
+// TestObjectsOfNodes: each of three nodes lists what the others have, without a question to any host. It says which
+// records it cannot read, and leaves out those of hosts that are no nodes.
 func TestObjectsOfNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -28,8 +28,9 @@ func TestObjectsOfNodes(t *testing.T) {
 	w.put(record.Key(record.Reals, "web", two.id(), "web-1"), record.Real{Address: at, Port: 80, Weight: 1,
 		Draining: true})
 	w.put(record.Key(record.Reals, "web", "stranger", "web-1"), record.Real{Address: at, Port: 80, Weight: 1})
-	if _, err := w.store.Client().Commit(w.Context(), kv.Txn{Then: []kv.Change{{
-		Key: record.Key(record.Endpoints, "shop", two.id(), "broken"), Value: []byte("{")}}}); err != nil {
+	broken := record.Key(record.Endpoints, "shop", two.id(), "broken")
+	if _, err := w.store.Client().Commit(w.Context(), kv.Txn{Then: []kv.Change{
+		{Key: broken, Value: []byte("{")}}}); err != nil {
 		t.Fatal(err)
 	}
 	last := record.Key(record.Selected, "0123456789abcdef", three.id(), "web-3")
@@ -38,6 +39,8 @@ func TestObjectsOfNodes(t *testing.T) {
 	want := []api.ClusterObject{
 		{Node: name(two), Kind: api.ClusterReal, Of: "web", Name: "web-1", Addresses: []netip.Addr{at}, Port: 80,
 			Draining: true},
+		{Node: name(two), Kind: api.ClusterEndpoint, Of: "shop", Name: "broken",
+			Unreadable: "read record " + broken + ": unexpected end of JSON input"},
 		{Node: name(two), Kind: api.ClusterEndpoint, Of: "shop", Name: "web-2", Addresses: []netip.Addr{at}},
 		{Node: name(three), Kind: api.ClusterSandbox, Name: "web-3", Addresses: []netip.Addr{at},
 			Down: "its check fails"}}

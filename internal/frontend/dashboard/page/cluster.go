@@ -150,8 +150,10 @@ func objectTable(s api.ClusterStatus, all []api.ClusterObject) table.Table {
 				}
 			}
 			cells := table.Texts(o.Node, string(o.Kind), wording.OrDash(o.Of), o.Name,
-				wording.OrDash(strings.Join(addresses, " ")), "in use")
+				wording.OrDash(strings.Join(addresses, " ")), "recorded")
 			switch state := &cells[5]; {
+			case o.Unreadable != "":
+				state.Text, state.State = "unknown: "+o.Unreadable, table.Bad
 			case !alive[o.Node]:
 				state.Text, state.State = "its node does not answer", table.Bad
 			case o.Down != "":

@@ -78,8 +78,8 @@ type Set struct {
 	Host        *Source[Host]
 	Kernel      *Source[plan.Facts]
 	Lab         *Source[Lab]
-	// WrongServices, WrongAttachments, Fill and WrongGateway are the parts that the first page shows. To read them
-	// costs little, however many objects there are.
+	// WrongServices, WrongAttachments, Fill and WrongGateway are the parts that the first page shows. They do not
+	// contain objects that are well.
 	WrongServices    *Source[[]api.ServiceView]
 	WrongAttachments *Source[[]api.View]
 	Fill             *Source[api.Stats]

@@ -162,6 +162,7 @@ inline_always int redirect_to_client(struct __sk_buff *skb, struct flow *f)
 {
 	__u32 slot = hop_slot(f);
 	struct next_hop *h;
+	int cached;
 	__u32 *macs;
 
 	if (f->flags & FLOW_PEER)
@@ -169,11 +170,12 @@ inline_always int redirect_to_client(struct __sk_buff *skb, struct flow *f)
 	h = bpf_map_lookup_elem(&fl_next_hops, &slot);
 	if (!h)
 		return TC_ACT_SHOT;
-	if (!is_cached(h, f))
-		return find_hop(skb, f, h) ? redirect_to_neighbour(h) : redirect_without_hop(f);
+	cached = is_cached(h, f);
+	if (!cached && !find_hop(skb, f, h))
+		return redirect_without_hop(f);
 	if (h->out && !(f->flags & FLOW_DETOUR))
 		f->flags |= FLOW_DETOUR;
-	if (!link_header || !h->framed)
+	if (!cached || !link_header || !h->framed)
 		return redirect_to_neighbour(h);
 	macs = writable(skb, 0, sizeof(h->macs));
 	if (!macs)
@@ -238,7 +240,7 @@ static __noinline __u32 detour(struct __sk_buff *skb, const struct flow *f)
 }
 
 /* exceeded_mtu returns the MTU of the link via which the reply leaves if the packet is
- * larger, else 0. The flow shows that its replies take a detour only after the second one.
+ * larger, else 0. The flow shows that its replies take a detour only after the first one.
  */
 inline_always __u32 exceeded_mtu(struct __sk_buff *skb, const struct flow *f)
 {

@@ -197,9 +197,8 @@ func (p *Datapath) OutboundCounts() (c OutboundCounts, err error) {
 	return c, nil
 }
 
-// SweepOutbound deletes the entries of outbound flows that were pushed out of their maps,
-// and the outbound flows that are stale. The programs do so only if they need the port. It
-// first deletes the locks of processes that were killed.
+// SweepOutbound deletes the locks of killed processes, the entries of outbound flows that were pushed out of their
+// maps, and the outbound flows that are stale. The programs do so only if they need the port.
 func (m FlowMaps) SweepOutbound() error {
 	if err := m.unlockNames(); err != nil {
 		return err
@@ -267,14 +266,13 @@ func (m FlowMaps) release(name bpf.FairleadOutboundName, owner bpf.FairleadOutbo
 // unlockNames deletes the locks of processes that were killed.
 func (m FlowMaps) unlockNames() error {
 	var left []bpf.FairleadOutboundName
-	locks := m[bpf.FairleadMapFlLockedNames]
-	err := each(locks, func(name bpf.FairleadOutboundName, owner uint32) {
+	err := each(m[bpf.FairleadMapFlLockedNames], func(name bpf.FairleadOutboundName, owner uint32) {
 		if owner != 0 && owner != life {
 			left = append(left, name)
 		}
 	})
 	for _, name := range left {
-		err = errors.Join(err, locks.Delete(name))
+		err = errors.Join(err, m[bpf.FairleadMapFlLockedNames].Delete(name))
 	}
 	return err
 }

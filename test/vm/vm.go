@@ -83,7 +83,7 @@ func (m Machine) cards() []string {
 // guest's clock, which is slower while the guest is busy. A test that hangs is reported with its
 // stack; a machine that hangs is only ended.
 const (
-	limit     = 30 * time.Minute
+	limit     = 45 * time.Minute
 	testLimit = 5 * time.Minute
 )
 

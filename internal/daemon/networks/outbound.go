@@ -2,6 +2,7 @@ package networks
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"fairlead/internal/api"
@@ -33,7 +34,7 @@ func (ns *Networks) Choices() map[string]Choice {
 	return all
 }
 
-// AutoPaths returns the networks with outbound auto, and the paths of their packets.
+// AutoPaths returns the networks with outbound auto, and the paths of their packets. It forgets the choices for others.
 func (ns *Networks) AutoPaths() (names []string, paths []rules.Path) {
 	w := ns.state.Desired()
 	for _, n := range w.Networks {
@@ -53,6 +54,7 @@ func (ns *Networks) AutoPaths() (names []string, paths []rules.Path) {
 			}
 		}
 	}
+	maps.DeleteFunc(ns.outbound, func(name string, _ Choice) bool { return !slices.Contains(names, name) })
 	return names, paths
 }
 
@@ -76,8 +78,9 @@ func (ns *Networks) Choose(names, why []string, changed bool, apply func() error
 		return nil
 	}
 	err := apply()
-	if err != nil && slices.ContainsFunc(differ, func(name string) bool { return ns.outbound[name].Why == "" }) {
-		for _, name := range differ {
+	refused := slices.DeleteFunc(slices.Clone(differ), func(name string) bool { return ns.outbound[name].Why != "" })
+	if err != nil && len(refused) > 0 {
+		for _, name := range refused {
 			ns.outbound[name] = Choice{Why: err.Error(), failed: true}
 		}
 		err = errors.Join(err, apply())

@@ -191,7 +191,7 @@ func forgetConnection(t testing.TB, conn *net.TCPConn) {
 	}); err != nil || failed != nil {
 		t.Fatal(err, failed)
 	}
-	if err := conn.Close(); err != nil {
+	if err := closeAtOnce(conn); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -86,6 +86,14 @@ func reuse(_, _ string, conn syscall.RawConn) error {
 	return errors.Join(err, failed)
 }
 
+// closeAtOnce closes a connection while no child process is before its exec: a child's copy would keep the connection
+// open, and its port could not connect again.
+func closeAtOnce(conn net.Conn) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return conn.Close()
+}
+
 // freshPort returns a port of the range from which the kernel chooses ports for clients. It returns
 // each port only after all others.
 func (l *lan) freshPort() int {
@@ -178,7 +186,7 @@ func (t talk) endsByReset() {
 // again makes a client whose connection was reset connect again from the same port.
 func (t talk) again(from place.Place) {
 	t.l.Helper()
-	t.conn.Close()
+	closeAtOnce(t.conn)
 	d := net.Dialer{Timeout: place.Timeout, LocalAddr: t.conn.LocalAddr(), Control: reuse}
 	err := from(func() error {
 		c, err := d.Dial("tcp", t.conn.RemoteAddr().String())

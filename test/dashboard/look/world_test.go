@@ -46,6 +46,7 @@ type daemon struct {
 	views       []api.View
 	networks    []model.Network
 	unavailable map[string]string
+	outbound    map[string]string
 	services    []api.ServiceView
 	events      []api.Event
 	stats       api.Stats
@@ -60,6 +61,7 @@ type daemon struct {
 func (d *daemon) Attachments() []api.View         { return locked(d, &d.views) }
 func (d *daemon) Networks() []model.Network       { return locked(d, &d.networks) }
 func (d *daemon) Unavailable() map[string]string  { return locked(d, &d.unavailable) }
+func (d *daemon) Outbound() map[string]string     { return locked(d, &d.outbound) }
 func (d *daemon) Services() []api.ServiceView     { return locked(d, &d.services) }
 func (d *daemon) Events() []api.Event             { return locked(d, &d.events) }
 func (d *daemon) Stats(context.Context) api.Stats { return locked(d, &d.stats) }

@@ -22,8 +22,10 @@ type certificate struct {
 
 	mu   sync.Mutex
 	pair *tls.Certificate
-	// read says which files were used or refused last, and reported which failure kept got last.
-	read, reported string
+	// read says which files were used or refused last.
+	read string
+	// unread means that kept got why the files cannot be read, and that this has not ended.
+	unread bool
 }
 
 // newCertificate reads a certificate and its key.
@@ -64,17 +66,21 @@ func (c *certificate) current() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	version, changed := c.version()
-	if version == c.read || time.Since(changed) <= settled {
+	if version == c.read {
+		c.unread = false
+		return c.pair
+	}
+	if time.Since(changed) <= settled {
 		return c.pair
 	}
 	err := c.load()
-	if !errors.As(err, new(*fs.PathError)) {
+	unread := errors.As(err, new(*fs.PathError))
+	if !unread {
 		c.read = version // files that could not be read, e.g. for lack of descriptors, are tried again
 	}
-	text := fmt.Sprint(version, err)
-	if err != nil && text != c.reported {
-		c.kept(err)
+	if err != nil && !(unread && c.unread) {
+		c.kept(err) // once, although the reason may alternate
 	}
-	c.reported = text
+	c.unread = unread
 	return c.pair
 }

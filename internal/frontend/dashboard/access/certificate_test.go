@@ -56,6 +56,21 @@ func TestCertificateIsTriedAgain(t *testing.T) {
 	var reported []error
 	c.kept = func(err error) { reported = append(reported, err) }
 	writeCertificate(t, dir, "second.example")
+	var meanwhile []string
+	withoutDescriptors(t, func() {
+		meanwhile = []string{c.current().Leaf.DNSNames[0], c.current().Leaf.DNSNames[0]}
+	})
+	if got := strings.Join(meanwhile, " "); got != "first.example first.example" || len(reported) != 1 {
+		t.Errorf("without descriptors, the certificates are those of %s, and %v is reported", got, reported)
+	}
+	if got := c.current().Leaf.DNSNames[0]; got != "second.example" {
+		t.Errorf("afterwards, the certificate is that of %s", got)
+	}
+}
+
+// withoutDescriptors calls fn while the process can open no file.
+func withoutDescriptors(t *testing.T, fn func()) {
+	t.Helper()
 	var usual syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &usual); err != nil {
 		t.Fatal(err)
@@ -65,14 +80,43 @@ func TestCertificateIsTriedAgain(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
 		t.Fatal(err)
 	}
-	meanwhile := []string{c.current().Leaf.DNSNames[0], c.current().Leaf.DNSNames[0]}
+	fn()
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &usual); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(meanwhile, " "); got != "first.example first.example" || len(reported) != 1 {
-		t.Errorf("without descriptors, the certificates are those of %s, and %v is reported", got, reported)
+}
+
+// TestCertificateFailureIsReportedOnce renews the certificate. Its files cannot be read, for two reasons that alternate:
+// that is reported once. It is reported again after the files could be read.
+func TestCertificateFailureIsReportedOnce(t *testing.T) {
+	dir := t.TempDir()
+	chain, key := writeCertificate(t, dir, "first.example")
+	c, err := newCertificate(chain, key)
+	if err != nil {
+		t.Fatal(err)
 	}
+	var reported []error
+	c.kept = func(err error) { reported = append(reported, err) }
+	alternate := func() {
+		for range 3 {
+			writeCertificate(t, dir, "second.example")
+			withoutDescriptors(t, func() { c.current() })
+			if err := os.Remove(key); err != nil {
+				t.Fatal(err)
+			}
+			c.current()
+		}
+	}
+	alternate()
+	if len(reported) != 1 {
+		t.Errorf("reported are %v, want one failure", reported)
+	}
+	writeCertificate(t, dir, "second.example")
 	if got := c.current().Leaf.DNSNames[0]; got != "second.example" {
 		t.Errorf("afterwards, the certificate is that of %s", got)
+	}
+	alternate()
+	if len(reported) != 2 {
+		t.Errorf("reported are %v, want two failures", reported)
 	}
 }

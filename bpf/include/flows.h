@@ -131,11 +131,15 @@ struct outbound_owner {
 };
 
 /* The owners of outbound flows. It is not preallocated, so it takes no memory on a host
- * without such flows.
+ * without such flows. It has fewer entries than the maps of flows: if it is full, the kernel
+ * forwards new connections. So a sandbox that opens as many as it can pushes out none of up
+ * to MAX_FLOWS - MAX_OUTBOUND flows of published ports, and none of other sandboxes.
  */
+#define MAX_OUTBOUND (MAX_FLOWS - 16384)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_FLOWS);
+	__uint(max_entries, MAX_OUTBOUND);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct outbound_name);
 	__type(value, struct outbound_owner);

@@ -218,7 +218,7 @@ static __noinline int free_name(const struct outbound_name *name, const struct o
 	struct flow *f;
 
 	outbound_key(&key, name, owner);
-	f = find_flow(&key);
+	f = find_likely_flow(&key, 1); /* in this order none is missed that another CPU is promoting */
 	if (!f || !has_name(f, name))
 		return 1;
 	if (!is_stale(f, key.class))
@@ -371,24 +371,41 @@ static __noinline __u32 outbound_uplink(struct __sk_buff *skb, const struct pack
 	return ifindex;
 }
 
-/* has_outbound_route reports whether the flow's packets still leave via its uplink, with
- * its address. It is asked about once a second.
+/* has_entry reports whether answers find the flow of the sandbox's packet. */
+static __noinline int has_entry(const struct packet *p, const struct flow *f)
+{
+	struct outbound_name name = {
+		.client = f->client.w[3], .host = f->host.w[3], .client_port = f->client_port, .host_port = f->host_port,
+		.class = p->class,
+	};
+	struct outbound_owner *known = bpf_map_lookup_elem(&fl_outbound, &name);
+
+	return known && known->endpoint == p->src.w[3] && known->port == p->sport;
+}
+
+/* is_usable reports whether the flow's packets still leave via its uplink, with its address,
+ * whether answers find the flow, and whether the kernel delivers none. It is asked about once
+ * a second. An entry is lost if a CPU stores a flow that another one has ended (promote_flow),
+ * or if the map of entries has been replaced. An exchange of the kernel gets a flow if its note
+ * was pushed out. Without these questions, the sandbox's packets would keep such flows alive.
  */
-static __noinline int has_outbound_route(struct __sk_buff *skb, const struct packet *p, const struct flow *f)
+static __noinline int is_usable(struct __sk_buff *skb, const struct packet *p, const struct flow *f)
 {
 	__be32 address = 0;
 
-	return outbound_uplink(skb, p, &address) == f->ifindex && address == f->host.w[3];
+	if (outbound_uplink(skb, p, &address) != f->ifindex || address != f->host.w[3] || !has_entry(p, f))
+		return 0;
+	return !(p->class & 1) || !is_kernel_exchange(p);
 }
 
 /* ends_outbound reports whether a packet of the sandbox ends its flow before it is
- * translated: the sandbox uses the port again, or the flow's uplink has changed.
+ * translated: the sandbox uses the port again, or the flow is not usable.
  */
 inline_always int ends_outbound(struct __sk_buff *skb, const struct packet *p, const struct flow *f)
 {
 	if (!(p->class & 1) && p->kind == PACKET_L4 && is_bare_syn(p) && f->flags & (FLOW_CLOSING | FLOW_RST))
 		return 1;
-	return (f->tick ^ (__u32)bpf_jiffies64()) >> 8 && !has_outbound_route(skb, p, f);
+	return (f->tick ^ (__u32)bpf_jiffies64()) >> 8 && !is_usable(skb, p, f);
 }
 
 /* opens_outbound reports whether a packet of the host outside opens the flow. */

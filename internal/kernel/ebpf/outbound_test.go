@@ -471,6 +471,21 @@ func TestOutboundExchangesOfTheKernel(t *testing.T) {
 	other := question.answer()
 	other.dst = ap("192.0.2.78:40000")
 	b.leaves(t, "to another host", other)
+
+	// Other exchanges push the note out, so the next answer opens a flow. It ends after the client's next datagram.
+	var noted [12]byte
+	if it := b.maps[bpf.FairleadMapFlExchanges].Iterate(); !it.Next(&noted, new(uint64)) {
+		t.Fatal("no exchange is noted")
+	}
+	if err := b.maps[bpf.FairleadMapFlExchanges].Delete(noted); err != nil {
+		t.Fatal(err)
+	}
+	b.leaves(t, "the answer without a note", question.answer())
+	b.mustLeave(t, "the kernel's next datagram", SandboxOut, b.web, question.frame())
+	for _, f := range b.flows(t) {
+		b.alter(t, f, func(f *bpf.FairleadFlow) { f.Tick -= 1024 })
+	}
+	b.mustLeave(t, "the answer a second later", Sandbox, b.web, question.answer().frame())
 }
 
 // TestOutboundAnswersNeedTheirLink sends forged answers: from a sandbox, and on an uplink
@@ -512,6 +527,101 @@ func TestOutboundFollowsItsRoute(t *testing.T) {
 	b.mustLeave(t, "without an address", Sandbox, b.web, p.frame())
 	if len(b.flows(t)) != 0 || b.entries(t) != 0 {
 		t.Errorf("%d flows and %d ports are left", len(b.flows(t)), b.entries(t))
+	}
+}
+
+// TestOutboundWithoutEntry takes away the entry by which answers find a flow: it is missing, or names another sandbox.
+// Answers are left to the kernel. A second later, the sandbox's packet opens another flow, and its answer comes. The
+// kernel gets what may open none.
+func TestOutboundWithoutEntry(t *testing.T) {
+	b := newBench(t)
+	b.outbound(t)
+	entries := b.maps[bpf.FairleadMapFlOutbound]
+	for _, udp := range []bool{false, true} {
+		for _, taken := range []bool{false, true} {
+			p := first(udp, webAt, client4)
+			seen := b.leaves(t, "a first packet", p)
+			name, owner := b.flows(t)[0].entry()
+			err := entries.Delete(name)
+			if taken {
+				owner.Endpoint = word(appV4)
+				err = entries.Put(name, owner)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.mustLeave(t, "an answer without an entry", Uplink, b.up, seen.answer().frame())
+			b.alter(t, b.flows(t)[0], func(f *bpf.FairleadFlow) { f.Tick -= 1024 })
+			again := b.leaves(t, "the packet a second later", p)
+			b.returns(t, "its answer", p, again)
+			b.forget(t)
+		}
+	}
+	p := first(false, webAt, client4)
+	seen := b.leaves(t, "a connection", p)
+	b.segment(t, p, seen, false, syn|ack)
+	name, _ := b.flows(t)[0].entry()
+	if err := entries.Delete(name); err != nil {
+		t.Fatal(err)
+	}
+	b.alter(t, b.flows(t)[0], func(f *bpf.FairleadFlow) { f.Tick -= 1024 })
+	p.flags, p.seq, p.ack = ack, 1001, 1002
+	b.mustLeave(t, "a packet of an open connection", Sandbox, b.web, p.frame())
+	if n := len(b.flows(t)); n != 0 {
+		t.Errorf("%d flows are left", n)
+	}
+}
+
+// TestOutboundLeavesRoom lets a sandbox open as many connections as it can to a host outside that accepts all. Each takes
+// it one packet. It pushes out none of the idle connections to a published port: the kernel gets what is more than the
+// share of outbound flows.
+func TestOutboundLeavesRoom(t *testing.T) {
+	share := uint32(0)
+	b := newBenchWith(t, forLinks, func(s *ebpf.CollectionSpec) {
+		whole, err := loadSpec(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		share = uint32(uint64(testFlows) * uint64(whole.Maps[bpf.FairleadMapFlOutbound].MaxEntries) /
+			uint64(whole.Maps[bpf.FairleadMapFlFlowsTcp].MaxEntries))
+		s.Maps[bpf.FairleadMapFlOutbound].MaxEntries = share
+	})
+	b.outbound(t)
+	b.publishUsual(t)
+	const clients = 100
+	for n := range uint16(clients) {
+		call := first(false, netip.AddrPortFrom(client4.Addr(), 20000+n), ap("192.0.2.1:8080"))
+		answer := b.begin(t, call).answer()
+		answer.flags, answer.seq, answer.ack = syn|ack, 7, 1001
+		b.mustMap(t, "an answer", Sandbox, b.web, answer.frame())
+		call.flags, call.seq, call.ack = ack, 1001, 8
+		b.mustMap(t, "an acknowledgement", Uplink, b.up, call.frame())
+	}
+	opened := 0
+	for n := range uint16(2 * testFlows) {
+		p := first(false, netip.AddrPortFrom(appV4, 20000+n), ap("192.0.2.78:443"))
+		act, out := b.run(t, Sandbox, p.frame(), skb{Ifindex: uint32(b.app)}, 0)
+		if act == untouched {
+			continue
+		}
+		seen := p
+		seen.src, seen.dst = ends(out)
+		accepts := seen.answer()
+		accepts.flags, accepts.seq, accepts.ack = syn|ack, 7, 1001
+		b.mustMap(t, "SYN and ACK", Uplink, b.up, accepts.frame())
+		opened++
+	}
+	outbound, published := 0, 0
+	for _, f := range b.flows(t) {
+		if f.Outbound {
+			outbound++
+		} else {
+			published++
+		}
+	}
+	if published != clients || outbound != opened || outbound != int(share) {
+		t.Errorf("%d connections to the published port are left of %d, and %d of %d outbound ones; want %d",
+			published, clients, outbound, opened, share)
 	}
 }
 

@@ -8,6 +8,7 @@ package kernel
 import (
 	"errors"
 	"os"
+	"sync/atomic"
 
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/inspect"
@@ -23,6 +24,7 @@ import (
 	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/kernel/rtnl/tunnel"
 	"fairlead/internal/kernel/virtual"
+	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
 )
 
@@ -44,6 +46,8 @@ type Host struct {
 	// pins is Options.Pins.
 	pins     string
 	programs verdicts
+	// watcher is that of the last call of Watch.
+	watcher atomic.Pointer[watch.Watcher]
 }
 
 // Options configure a Host.

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"fairlead/internal/kernel/conntrack"
@@ -16,6 +17,7 @@ import (
 	"fairlead/internal/kernel/rtnl/device"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/kernel/watch"
+	"fairlead/internal/plan"
 )
 
 // Sockets returns the reader of the sockets in the host's namespace.
@@ -25,9 +27,17 @@ func (h *Host) Sockets() *sockdiag.Reader { return sockdiag.New(h.ns) }
 // host's rules. It reports whether there is a flowtable.
 func (h *Host) EndFlows() (bool, error) { return h.nft.EndFlows() }
 
-// Conntrack returns the host's conntrack table.
+// Conntrack returns the host's conntrack table. Deletions of entries end the connections in
+// Fairlead's flowtable. If that cannot be created again, the watcher notes it for the repair.
 func (h *Host) Conntrack() *conntrack.Table {
-	return conntrack.Open(h.ns).Around(func(fn func() error) error { return nft.WithoutFlows(h.nft, fn) })
+	return conntrack.Open(h.ns).Within(func(fn func(bool) error) error {
+		unrestored, err := nft.WithoutFlows(h.nft, fn)
+		if w := h.watcher.Load(); unrestored != nil && w != nil {
+			w.NoteTable(plan.FlowtableName)
+			return err
+		}
+		return errors.Join(err, unrestored)
+	})
 }
 
 // TCP returns what resets TCP connections.
@@ -56,9 +66,11 @@ func (h *Host) Inspect() *inspect.Reader { return h.inspect }
 
 // Watch records changes of the host's network until ctx ends.
 func (h *Host) Watch(ctx context.Context) (*watch.Watcher, error) {
-	return watch.New(ctx, watch.Config{Net: h.rtnl, NFT: h.nft, EBPF: h.ebpf.Check,
+	w, err := watch.New(ctx, watch.Config{Net: h.rtnl, NFT: h.nft, EBPF: h.ebpf.Check,
 		IPVS: []func() (bool, error){h.links.LocalRoutesDiffer, h.ipvs.Differs}, Legacy: h.iptables.LegacyHash,
 		Concerns: concerns})
+	h.watcher.Store(w)
+	return w, err
 }
 
 // DescribeSandbox reads the state of the sandbox at path. First it assigns an id to

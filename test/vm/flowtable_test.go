@@ -28,6 +28,16 @@ func TestFlowtable(t *testing.T) {
 	}
 }
 
+// TestFlowtableTable runs the tests of the flowtable's table.
+func TestFlowtableTable(t *testing.T) {
+	t.Parallel()
+	said, err := flowtables(debian(t)).Test(t.Context(), "fairlead/internal/kernel/nft",
+		"-test.run=^(TestWithoutFlows|TestManyDevices)$")
+	if err != nil || strings.Contains(said, "no_flowtable") {
+		t.Fatalf("%v\n%s", err, said)
+	}
+}
+
 // TestFlowtableAttacks executes the attacks of the table of threats on what the host forwards
 // from and to networks with a flowtable.
 func TestFlowtableAttacks(t *testing.T) {

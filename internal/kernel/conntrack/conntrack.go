@@ -23,15 +23,19 @@ type Reader struct{ ns *netns.Namespace }
 type Table struct {
 	Reader
 	// around calls the function that deletes entries. It may be nil.
-	around func(func() error) error
+	around Around
 }
+
+// Around calls a function that deletes entries while there is no flowtable. The function gets
+// whether there was one before.
+type Around func(func(flowtable bool) error) error
 
 // Open returns the conntrack table of a network namespace. Keep ns open while you use
 // the table.
 func Open(ns *netns.Namespace) *Table { return &Table{Reader: Reader{ns}} }
 
-// Around makes Flush delete entries in a call of run. It returns the table.
-func (h *Table) Around(run func(func() error) error) *Table {
+// Within makes Flush delete entries in a call of run. It returns the table.
+func (h *Table) Within(run Around) *Table {
 	h.around = run
 	return h
 }
@@ -87,11 +91,11 @@ func (h *Table) Flush(match func(Flow) bool) ([]Flow, error) {
 	if len(flushed) == 0 {
 		return nil, nil
 	}
-	remove := func() error { return deleteFlows(handle, families, flowFilter(match)) }
+	remove := func(flowtable bool) error { return deleteFlows(handle, families, flowFilter(match), flowtable) }
 	if h.around != nil {
 		err = h.around(remove)
 	} else {
-		err = remove()
+		err = remove(false)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("flush conntrack: %w", err)
@@ -99,11 +103,11 @@ func (h *Table) Flush(match func(Flow) bool) ([]Flow, error) {
 	return flushed, nil
 }
 
-// busy is how long deletions are repeated: kernels before about 6.4 refuse to delete an
-// entry until the work that frees its flowtable has run.
+// busy is how long deletions are repeated if there was a flowtable: kernels before about 6.4
+// refuse to delete an entry until the work that frees the flowtable has run.
 const busy = time.Second
 
-func deleteFlows(handle *netlink.Handle, families map[uint8]bool, match flowFilter) error {
+func deleteFlows(handle *netlink.Handle, families map[uint8]bool, match flowFilter, flowtable bool) error {
 	end := time.Now().Add(busy)
 	for family := range families {
 		for {
@@ -111,7 +115,7 @@ func deleteFlows(handle *netlink.Handle, families map[uint8]bool, match flowFilt
 			if err == nil {
 				break
 			}
-			if time.Now().After(end) {
+			if !flowtable || time.Now().After(end) {
 				return err
 			}
 			time.Sleep(10 * time.Millisecond)

@@ -131,8 +131,9 @@ func changeFlows(h *Handle, create bool, edit func(*flows)) error {
 }
 
 // mostDevices is how many devices the flowtable may have. The kernel takes 255 in a message.
-// Its notification, at most 20 bytes for each, must fit into a page: else the watcher would
-// take each of the daemon's own changes for lost messages.
+// Its notification has at most 20 bytes for each, and with this number fits into a page. If a
+// kernel cannot send it, the watcher takes each of the daemon's own changes for lost messages.
+// Linux 6.1 and 6.12 send it for 250 devices, too.
 const mostDevices = 160
 
 // SetFlowtable creates the table with the devices, or adds the devices.
@@ -244,41 +245,58 @@ func (h *Handle) EndFlows() (bool, error) {
 var errNotWhole = errors.New("another program has changed the table of the flowtable")
 
 // WithoutFlows calls fn while there is no flowtable, so that no connection can enter it, and
-// then creates the table again. Meanwhile the handle changes nothing else.
-func WithoutFlows(h *Handle, fn func() error) error {
+// then creates the table again. fn gets whether there was a flowtable. It may wait: the
+// handle can be used meanwhile. Only the goroutine that applies plans may call WithoutFlows.
+// If the table cannot be created again, it stays deleted, and unrestored is the reason.
+func WithoutFlows(h *Handle, fn func(had bool) error) (unrestored, err error) {
 	if h.noNft != nil {
-		return fn()
+		return nil, fn(false)
 	}
+	f, had, err := dropFlows(h)
+	if err != nil {
+		return nil, err
+	}
+	err = fn(had)
+	if f.devices == nil {
+		return nil, err
+	}
+	return restoreFlows(h, f), err
+}
+
+// dropFlows deletes the table, and returns its content. The content is empty if the table is
+// missing, or not complete: then the watcher has noted that another program has changed it.
+func dropFlows(h *Handle) (f flows, had bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f, whole, err := h.nft.readFlows()
 	if err != nil {
-		return err
+		return f, false, err
 	}
 	if !whole {
+		f = flows{}
 		if err := h.nft.find(flowsTable()); errors.Is(err, unix.ENOENT) {
-			return fn()
+			return f, false, nil
 		}
 	}
 	b := h.begin()
 	b.dropTable(flowsTable())
-	if err := b.commit(); err != nil {
-		return err
-	}
-	err = fn()
-	if !whole { // the watcher has noted that another program has changed it
-		return err
-	}
-	var failed error
+	return f, true, b.commit()
+}
+
+// restoreFlows creates the table with the content that it had, without devices that do not
+// exist any more.
+func restoreFlows(h *Handle, f flows) (err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for range attempts {
 		b := h.begin()
 		b.makeFlows(f)
-		if failed = b.commit(); failed == nil {
+		if err = b.commit(); err == nil {
 			break
 		}
-		failed = errors.Join(failed, h.ns.Do(func() error { return f.forgetMissing() }))
+		err = errors.Join(err, h.ns.Do(f.forgetMissing))
 	}
-	return errors.Join(err, failed)
+	return err
 }
 
 // forgetMissing removes the devices that do not exist in the namespace of the thread.

@@ -18,6 +18,15 @@ inline_always int is_granted(const struct mapping *l, __u64 caller)
 	return (l->flags & MAPPING_GRANT) && l->cgroup == caller;
 }
 
+/* reserves reports whether a mapping reserves the port and address against the caller. The
+ * verifier checks it once, and not for each mapping of a chain.
+ */
+global_func int reserves(const struct mapping *l, __u32 class, __u32 port, const struct address *host, __u64 caller)
+{
+	return l && host && port >= l->first && port <= l->last && l->class == class && !(l->flags & MAPPING_RESERVED) &&
+	       ((l->flags & MAPPING_ANY) || is_wildcard(host) || same(&l->host, host)) && !is_granted(l, caller);
+}
+
 /* is_taken reports whether an entry of the chain that begins at slot reserves the port
  * and address against the caller.
  */
@@ -32,8 +41,7 @@ global_func int is_taken(__u32 slot, __u32 class, __u32 port, const struct addre
 
 		if (!l)
 			return 0;
-		if (port >= l->first && port <= l->last && l->class == class && !(l->flags & MAPPING_RESERVED) &&
-		    ((l->flags & MAPPING_ANY) || is_wildcard(host) || same(&l->host, host)) && !is_granted(l, caller))
+		if (reserves(l, class, port, host, caller))
 			return 1;
 		slot = l->next;
 	}

@@ -408,7 +408,7 @@ static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p, __u
 	set_conn_key(w, &p->inner_dst, p->inner_dport, &p->inner_src, p->inner_sport, p->class);
 	f = find_live_flow(p, w);
 	r = real_of(w->slot);
-	if (!f || !r || !is_valid_error(skb, skb->ifindex, p, f, flags))
+	if (!f || !r || !is_valid_error(skb, p, f, flags))
 		return UNTOUCHED;
 	c.src = w->key.endpoint;
 	c.sport = w->key.endpoint_port;
@@ -433,7 +433,7 @@ static __noinline struct flow *find_or_create_flow(struct __sk_buff *skb, struct
 	f = find_live_flow(p, w);
 	if (!f)
 		return create_conn(skb, ifindex, p, w, flags);
-	if (f->ifindex != ifindex && !follow_client(skb, ifindex, p, f, flags)) {
+	if (f->ifindex != ifindex && !follow_client(skb, p, f, flags)) {
 		w->spoofed = 1;
 		return 0;
 	}
@@ -467,7 +467,7 @@ static __noinline int forward_to_real(struct __sk_buff *skb, struct packet *p, s
 		if (room || decrement_ttl(skb, p))
 			return refuse_forward(skb, p, f, room);
 	}
-	last = track(skb->len, f, p, INWARD);
+	last = track_request(skb->len, f, p);
 	f = place_one_way(w, f);
 	if (!f)
 		return TC_ACT_SHOT;

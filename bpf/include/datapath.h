@@ -232,7 +232,7 @@ static __noinline int translate_error(struct __sk_buff *skb, struct packet *p, c
 {
 	struct change c = {};
 
-	if (!is_valid_error(skb, skb->ifindex, p, f, flags))
+	if (!is_valid_error(skb, p, f, flags))
 		return UNTOUCHED;
 	c.src = key->endpoint;
 	c.sport = key->endpoint_port;
@@ -340,10 +340,10 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 		key.client_port = p->sport;
 		f = 0;
 	}
-	if (f && f->ifindex != skb->ifindex && !follow_client(skb, skb->ifindex, p, f, flags))
+	if (f && f->ifindex != skb->ifindex && !follow_client(skb, p, f, flags))
 		return count_drop(slot, INWARD);
 	if (!f && may_create_flow(skb, p) && (flags & FLOW_PEER || !is_protected_packet(p))) {
-		if (!has_valid_source(skb, skb->ifindex, p, flags))
+		if (!is_valid_source(skb, p, flags))
 			return count_drop(slot, INWARD);
 		f = create_flow(skb, p, &key, l, flags);
 		if (f)
@@ -356,7 +356,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 		f->link = l->ifindex;
 	}
 	opens = !(f->flags & FLOW_OPEN) && opens_flow(f, p);
-	if (track(skb->len, f, p, INWARD))
+	if (track_request(skb->len, f, p))
 		end_flow(f, &key);
 	else if (opens)
 		promote_flow(&key, f);
@@ -390,7 +390,7 @@ global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 fro
 	if (!f || !same(&p->inner_src, &p->dst) || (from == FROM_HOST) != !!(f->flags & FLOW_LOCAL_REAL))
 		return UNTOUCHED;
 	if (from != FROM_HOST && f->link != skb->ifindex &&
-	    (from == FROM_UPLINK ? !is_real(f->slot) || !has_valid_source(skb, skb->ifindex, p, 0) : !is_endpoint_address(skb->ifindex, &key.endpoint)))
+	    (from == FROM_UPLINK ? !is_real(f->slot) || !is_valid_source(skb, p, 0) : !is_endpoint_address(skb->ifindex, &key.endpoint)))
 		return UNTOUCHED;
 	c.src = f->client;
 	c.sport = f->client_port;
@@ -423,7 +423,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 	f = find_likely_flow(&key, (p->tcp_flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK));
 	if (!f || (from_uplink && !is_real(f->slot)))
 		return NOT_A_REPLY;
-	if (f->link != skb->ifindex && !follow_endpoint(skb, skb->ifindex, p, f, from_uplink))
+	if (f->link != skb->ifindex && !follow_endpoint(skb, p, f, from_uplink))
 		return count_drop(f->slot, OUTWARD);
 	if ((!is_real(f->slot) || aliases_shared) && has_alias(f, &key) && is_local_connection(skb, p))
 		return NOT_A_REPLY;
@@ -447,7 +447,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 		count_reset(f, p);
 	else
 		note_sent(f, p);
-	last = track(skb->len, f, p, OUTWARD);
+	last = track_reply(skb->len, f, p);
 	reply_ends(&to, f);
 	if (rewrite(skb, p, &to))
 		return count_drop(f->slot, OUTWARD);

@@ -51,12 +51,15 @@ enum selector_parts {
 };
 
 /* selects reports whether the policy covers packets between the host and the client of
- * the key. It has no branches, because the verifier follows each of them for each policy.
+ * the key. The verifier checks it once, and not for each policy.
  */
-inline_always int selects(const struct policy *p, const struct alias_key *name, __u32 parts)
+global_func int selects(const struct policy *p, const struct alias_key *name, __u32 parts)
 {
-	__u32 class = ~(p->classes >> (name->class & 3)) & 1;
+	__u32 class;
 
+	if (!p || !name)
+		return 0;
+	class = ~(p->classes >> (name->class & 3)) & 1;
 	return !(differs(&name->host, &p->local, &p->local_mask) | differs(&name->client, &p->remote, &p->remote_mask) |
 		 (parts & (class | ((name->host_port ^ p->local_port) & p->local_port_mask) |
 			   ((name->client_port ^ p->remote_port) & p->remote_port_mask))));

@@ -46,7 +46,7 @@ inline_always int rewrite_local_reply(struct __sk_buff *skb, struct packet *p)
 		return UNTOUCHED;
 	}
 	count_reset(f, p);
-	last = track(skb->len, f, p, OUTWARD);
+	last = track_reply(skb->len, f, p);
 	reply_ends(&to, f);
 	if (rewrite(skb, p, &to))
 		return count_drop(f->slot, OUTWARD);

@@ -496,7 +496,7 @@ inline_always int send_first(struct __sk_buff *skb, struct packet *p, struct flo
 {
 	struct ends to;
 
-	track(skb->len, f, p, OUTWARD);
+	track_reply(skb->len, f, p);
 	reply_ends(&to, f);
 	p->hops = 1;
 	if (rewrite(skb, p, &to))
@@ -578,10 +578,10 @@ global_func int answer_outbound(struct __sk_buff *skb, struct packet *p)
 	}
 	if (begins_another(f, p))
 		return UNTOUCHED;
-	if (f->ifindex != skb->ifindex && !has_valid_source(skb, skb->ifindex, p, 0))
+	if (f->ifindex != skb->ifindex && !is_valid_source(skb, p, 0))
 		return count_drop(OUTBOUND_SLOT, INWARD);
 	link = f->link;
-	if (track(skb->len, f, p, INWARD))
+	if (track_request(skb->len, f, p))
 		end_flow(f, &key);
 	else if (opens_outbound(f, p))
 		promote_flow(&key, f);

@@ -262,16 +262,13 @@ inline_always __u32 hash_of(const struct tuple *w, int whole)
  * above them decide between equals. The score is the highest if the real server accepts
  * no new flows.
  */
-global_func __u64 score_of(const struct frontend *f, __u32 i)
+inline_always __u64 score_of(const struct frontend *f, __u32 i)
 {
 	__u64 score;
 	struct real *r;
 	struct load *l;
-	__u32 slot;
+	__u32 slot = ring_at(f, i);
 
-	if (!f)
-		return ~0ULL;
-	slot = ring_at(f, i);
 	r = real_of(slot);
 	l = load_of(slot);
 	if (!slot || !r || !l || !accepts_flows(r))
@@ -285,18 +282,25 @@ global_func __u64 score_of(const struct frontend *f, __u32 i)
 	return score << 32 | (bpf_get_prandom_u32() & 0xffff0000) | slot;
 }
 
+/* lower_score returns the score of the real server at an index of the ring, or another
+ * one that is lower. Without a branch in its loop, the verifier follows only one path.
+ */
+global_func __u64 lower_score(const struct frontend *f, __u32 i, __u64 least)
+{
+	__u64 score = f ? score_of(f, i) : ~0ULL;
+
+	return score < least ? score : least;
+}
+
 /* least_loaded returns the real server of the ring with the lowest score. */
 global_func __u32 least_loaded(const struct frontend *f)
 {
-	__u64 least = ~0ULL, score;
+	__u64 least = ~0ULL;
 
 	if (!f)
 		return 0;
-	for (__u32 i = 0; i < MAX_LOADED && i < f->buckets; i++) {
-		score = score_of(f, i);
-		if (score < least)
-			least = score;
-	}
+	for (__u32 i = 0; i < MAX_LOADED && i < f->buckets; i++)
+		least = lower_score(f, i, least);
 	return least == ~0ULL ? 0 : least & 0xffff;
 }
 

@@ -126,21 +126,30 @@ inline_always int has_valid_source(void *ctx, __u32 ifindex, const struct packet
 	return is_return_link(return_link(ctx, ifindex, p), ifindex);
 }
 
+/* is_valid_source reports what has_valid_source does, for a packet on its own link. The
+ * verifier checks it once, and not for each call.
+ */
+global_func int is_valid_source(struct __sk_buff *skb, const struct packet *p, __u32 flags)
+{
+	return p && has_valid_source(skb, skb->ifindex, p, flags);
+}
+
 /* follow_client reports whether a packet on another link than the flow's is from the
  * flow's client. If that is certain, it moves the flow to the new link.
  */
-static __noinline int follow_client(void *ctx, __u32 ifindex, const struct packet *p, struct flow *f, __u32 flags)
+global_func int follow_client(struct __sk_buff *skb, const struct packet *p, struct flow *f, __u32 flags)
 {
+	__u32 ifindex = skb->ifindex;
 	int moved;
 
-	if (!f || is_link_local(&p->src))
+	if (!p || !f || is_link_local(&p->src))
 		return 0;
 	if (flags & FLOW_PEER)
 		moved = is_endpoint_address(ifindex, &p->src);
 	else
-		moved = return_link(ctx, f->ifindex, p) == ifindex;
+		moved = return_link(skb, f->ifindex, p) == ifindex;
 	if (!moved)
-		return has_valid_source(ctx, ifindex, p, flags);
+		return is_valid_source(skb, p, flags);
 	f->ifindex = ifindex;
 	f->flags = (f->flags & ~FLOW_PEER) | flags;
 	return 1;
@@ -149,24 +158,28 @@ static __noinline int follow_client(void *ctx, __u32 ifindex, const struct packe
 /* is_valid_error reports whether an ICMP error on the link may be about the flow, from
  * the client's side.
  */
-inline_always int is_valid_error(void *ctx, __u32 ifindex, const struct packet *p, const struct flow *f, __u32 flags)
+inline_always int is_valid_error(struct __sk_buff *skb, const struct packet *p, const struct flow *f, __u32 flags)
 {
+	__u32 ifindex = skb->ifindex;
+
 	if (f->ifindex != ifindex && (flags & FLOW_PEER || f->flags & FLOW_PEER || !is_return_link(f->ifindex, ifindex)))
 		return 0;
-	return has_valid_source(ctx, ifindex, p, flags);
+	return is_valid_source(skb, p, flags);
 }
 
 /* follow_endpoint reports whether a packet on another link than that of the flow's
  * endpoint is from the endpoint, because its address has moved. from_uplink is true for
  * an uplink.
  */
-static __noinline int follow_endpoint(void *ctx, __u32 ifindex, const struct packet *p, struct flow *f, int from_uplink)
+global_func int follow_endpoint(struct __sk_buff *skb, const struct packet *p, struct flow *f, __u32 from_uplink)
 {
-	if (!f)
+	__u32 ifindex = skb->ifindex;
+
+	if (!p || !f)
 		return 0;
-	if (from_uplink ? return_link(ctx, ifindex, p) == ifindex : is_endpoint_address(ifindex, &p->src)) {
+	if (from_uplink ? return_link(skb, ifindex, p) == ifindex : is_endpoint_address(ifindex, &p->src)) {
 		f->link = ifindex;
 		return 1;
 	}
-	return from_uplink && has_valid_source(ctx, ifindex, p, 0);
+	return from_uplink && is_valid_source(skb, p, 0);
 }

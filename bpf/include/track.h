@@ -262,20 +262,27 @@ static __noinline void end_outbound(const struct flow *f, const struct flow_key 
 /* end_flow deletes a flow and its alias or connection. Of several CPUs that end a flow,
  * only the one that deletes it subtracts it from the real server's active count.
  */
-inline_always void end_flow(const struct flow *f, const struct flow_key *key)
+global_func int end_flow(const struct flow *f, const struct flow_key *of)
 {
-	__u32 slot = f->slot, counted = !(f->flags & FLOW_CLIENT_CLOSED);
+	struct flow_key key;
+	__u32 slot, counted;
 
+	if (!f || !of)
+		return 0;
+	key = *of; /* Linux 6.1 requires keys of maps on the stack. */
+	slot = f->slot;
+	counted = !(f->flags & FLOW_CLIENT_CLOSED);
 	if (f->flags & FLOW_OUTBOUND) {
-		end_outbound(f, key);
-		return;
+		end_outbound(f, &key);
+		return 0;
 	}
 	if (is_real(slot))
-		delete_conn(f, key->class);
-	else if (has_alias(f, key))
-		delete_alias(f, key->class);
-	if (!delete_flow(key) && is_real(slot) && counted)
+		delete_conn(f, key.class);
+	else if (has_alias(f, &key))
+		delete_alias(f, key.class);
+	if (!delete_flow(&key) && is_real(slot) && counted)
 		uncount(slot);
+	return 0;
 }
 
 #define FLOW_CLOSING (FLOW_FIN_IN | FLOW_FIN_OUT | FLOW_ACK_IN | FLOW_ACK_OUT)
@@ -611,6 +618,19 @@ inline_always int track(__u32 length, struct flow *f, const struct packet *p, en
 		forget_close(f);
 	}
 	return update_close_state(f, p, d);
+}
+
+/* track_request and track_reply call track for packets to an endpoint and from it. The
+ * verifier checks them once, and not for each map that has the flow.
+ */
+global_func int track_request(__u32 length, struct flow *f, const struct packet *p)
+{
+	return f && p ? track(length, f, p, INWARD) : 0;
+}
+
+global_func int track_reply(__u32 length, struct flow *f, const struct packet *p)
+{
+	return f && p ? track(length, f, p, OUTWARD) : 0;
 }
 
 /* is_flow_of reports whether the flow has the client and dialled address of an alias

@@ -301,7 +301,7 @@ static __noinline int xdp_forward(struct xdp_md *ctx, struct packet *p, struct w
 	h = xdp_next_hop(ctx, r, w, length - ETH_HLEN + outer_length(p, r));
 	if (!h)
 		return XDP_PASS;
-	last = track(length, f, p, INWARD);
+	last = track_request(length, f, p);
 	f = place_one_way(w, f);
 	if (!f)
 		return XDP_DROP;

@@ -26,7 +26,7 @@ func (h *Reader) BoundBy(dir string) (all []Bound, err error) {
 		return nil, err
 	}
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
-		sockets, err := h.boundTo(proto, 0)
+		sockets, err := h.boundTo(proto, 0, bound)
 		if err != nil {
 			return nil, err
 		}

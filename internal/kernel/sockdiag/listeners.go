@@ -43,12 +43,12 @@ func (h *Reader) Listeners() ([]Listener, error) {
 		return nil, err
 	}
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
-		sockets, err := h.boundTo(proto, 0)
+		sockets, err := h.boundTo(proto, 0, listening)
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range sockets {
-			if s.connected || proto == model.TCP && s.state != stateListen {
+			if s.connected {
 				continue
 			}
 			l := Listener{Proto: proto, At: netip.AddrPortFrom(s.addr, s.port), V6Only: s.v6only,
@@ -97,8 +97,6 @@ func (h *Reader) linkNames() (map[uint32]string, error) {
 
 // ListensAt reports whether a TCP socket listens at the address and port.
 func (h *Reader) ListensAt(at netip.AddrPort) (bool, error) {
-	sockets, err := h.boundTo(model.TCP, at.Port())
-	return slices.ContainsFunc(sockets, func(s boundSocket) bool {
-		return s.state == stateListen && s.covers(at.Addr())
-	}), err
+	sockets, err := h.boundTo(model.TCP, at.Port(), listening)
+	return slices.ContainsFunc(sockets, func(s boundSocket) bool { return s.covers(at.Addr()) }), err
 }

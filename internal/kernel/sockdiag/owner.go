@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fairlead/internal/kernel/nlutil"
@@ -42,7 +43,7 @@ func (o Owner) String() string {
 // port on the address. It returns the zero Owner if the process cannot be found:
 // kernels before 6.8 do not list TCP sockets that are bound but do not listen.
 func (h *Reader) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
-	found, err := h.boundTo(proto, at.Port())
+	found, err := h.boundTo(proto, at.Port(), bound)
 	for _, s := range found {
 		if s.covers(at.Addr()) {
 			return processOfSocket(s.inode), err
@@ -76,7 +77,7 @@ func (h *Reader) CheckPorts(mappings []plan.EBPFMapping) error {
 		if len(mappings) == 0 {
 			continue
 		}
-		sockets, err := h.boundTo(proto, 0)
+		sockets, err := h.boundTo(proto, 0, bound)
 		if err != nil {
 			return err
 		}
@@ -92,11 +93,11 @@ func (h *Reader) CheckPorts(mappings []plan.EBPFMapping) error {
 	return nil
 }
 
-// boundTo lists the sockets that are bound to the port, or to any port if it is 0.
-func (h *Reader) boundTo(proto model.Proto, port uint16) (found []boundSocket, err error) {
+// boundTo lists the sockets that are bound to the port, or to any port if it is 0: those of TCP in the states only.
+func (h *Reader) boundTo(proto model.Proto, port uint16, states tcpStates) (found []boundSocket, err error) {
 	err = h.ns.Do(func() error {
 		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-			list, err := nlutil.Retry(func() ([]boundSocket, error) { return dumpBound(proto, family, port) })
+			list, err := nlutil.Retry(func() ([]boundSocket, error) { return dumpBound(proto, family, port, states) })
 			if err != nil {
 				return fmt.Errorf("list %s sockets: %w", proto, err)
 			}
@@ -115,9 +116,7 @@ type boundSocket struct {
 	connected bool
 	// v6only says that :: does not include IPv4.
 	v6only bool
-	// state is the TCP state.
-	state uint8
-	inode uint32
+	inode  uint32
 	// link is the index of the link to which it is bound; 0 for none.
 	link uint32
 	// received and sent are the lengths of its queues. For a listener they are the
@@ -143,6 +142,15 @@ const (
 	stateBoundInactive = 13 // since Linux 6.8
 )
 
+// tcpStates are TCP states, a bit for each.
+type tcpStates uint32
+
+// The states that are asked for. For sockets that do not listen, the kernel searches a large table.
+const (
+	listening tcpStates = 1 << stateListen
+	bound               = listening | 1<<stateBoundInactive
+)
+
 // Lengths in bytes of struct inet_diag_req_v2 and of struct inet_diag_msg, which
 // attributes follow, and the attributes' numbers (linux/inet_diag.h).
 const (
@@ -153,15 +161,14 @@ const (
 )
 
 // dumpBound lists the sockets in the calling thread's namespace that are bound to
-// the port, or to any port if it is 0.
-func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, error) {
+// the port, or to any port if it is 0: those of TCP in the states only.
+func dumpBound(proto model.Proto, family uint8, port uint16, states tcpStates) ([]boundSocket, error) {
 	ask := make(Request, RequestLen)
 	ask[0], ask[1] = family, nlutil.Protocols[proto]
-	states := uint32(1<<stateListen | 1<<stateBoundInactive)
 	if proto == model.UDP {
-		states = ^uint32(0)
+		states = ^tcpStates(0)
 	}
-	binary.NativeEndian.PutUint32(ask[4:], states)
+	binary.NativeEndian.PutUint32(ask[4:], uint32(states))
 	binary.BigEndian.PutUint16(ask[8:], port)
 	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
 	req.AddData(ask)
@@ -171,7 +178,7 @@ func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, err
 		if len(m) < diagMessageLen || port != 0 && binary.BigEndian.Uint16(m[4:]) != port {
 			continue
 		}
-		s := boundSocket{state: m[1], inode: binary.NativeEndian.Uint32(m[68:]), port: binary.BigEndian.Uint16(m[4:]),
+		s := boundSocket{inode: binary.NativeEndian.Uint32(m[68:]), port: binary.BigEndian.Uint16(m[4:]),
 			connected: binary.BigEndian.Uint16(m[6:]) != 0, link: binary.NativeEndian.Uint32(m[40:]),
 			received: binary.NativeEndian.Uint32(m[56:]), sent: binary.NativeEndian.Uint32(m[60:])}
 		s.addr = netip.AddrFrom16([16]byte(m[8:24])).Unmap()
@@ -212,11 +219,13 @@ func processesOf(inodes []uint32) map[uint32]Owner {
 			break
 		}
 		target, err := os.Readlink(fd)
-		var inode uint32
-		if err != nil || !strings.HasPrefix(target, "socket:") {
+		number, socket := strings.CutPrefix(target, "socket:[")
+		if err != nil || !socket {
 			continue
 		}
-		if _, err := fmt.Sscanf(target, "socket:[%d]", &inode); err != nil || !slices.Contains(inodes, inode) {
+		n, err := strconv.ParseUint(strings.TrimSuffix(number, "]"), 10, 32)
+		inode := uint32(n)
+		if err != nil || !slices.Contains(inodes, inode) {
 			continue
 		}
 		if _, again := found[inode]; !again {

@@ -98,9 +98,9 @@ type hooks struct{ stack }
 
 func (hooks) count(_ context.Context, r *Rig, n *Counters) (err error) {
 	count := func(port uint16) uint64 {
-		inUse, e := r.World.PortInUse(model.TCP, netip.AddrPortFrom(r.Addresses().Unspecified, port))
+		listens, e := r.World.Listens(netip.AddrPortFrom(r.Addresses().Unspecified, port))
 		err = errors.Join(err, e)
-		if inUse {
+		if listens {
 			return 1
 		}
 		return 0

@@ -10,7 +10,6 @@ import (
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/rtnl"
-	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
@@ -52,12 +51,9 @@ func (w *World) FlushTracked() error {
 	return err
 }
 
-// PortInUse reports whether a process of the server host listens on the port of an
+// Listens reports whether a process of the server host listens on the TCP port of an
 // address.
-func (w *World) PortInUse(proto model.Proto, at netip.AddrPort) (bool, error) {
-	owner, err := w.server.Sockets().PortOwner(proto, at)
-	return owner.PID != 0, err
-}
+func (w *World) Listens(at netip.AddrPort) (bool, error) { return w.server.Sockets().ListensAt(at) }
 
 // EBPFBytes returns the bytes that the server host's eBPF programs have
 // redirected. The counters of the links that they bypass do not include them.

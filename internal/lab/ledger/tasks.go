@@ -65,13 +65,26 @@ func readTask(pid int) (task, error) {
 	if err != nil {
 		return task{}, err
 	}
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	text, err := readSmall("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return task{}, err
 	}
-	t, err := parseTask(string(text))
+	t, err := parseTask(text)
 	t.cpu = cpu
 	return t, err
+}
+
+// readSmall reads a file of procfs with at most a kilobyte, with as few system calls as possible: a window's edge reads
+// one for each process of the host, while the measured traffic goes on.
+func readSmall(name string) (string, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	var text [1024]byte
+	n, err := unix.Read(fd, text[:])
+	return string(text[:max(n, 0)]), err
 }
 
 // parseTask parses /proc/PID/stat. The name, in brackets, may contain anything,

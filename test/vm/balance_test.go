@@ -19,10 +19,7 @@ var balancing = slices.Concat(networking,
 // tunnel devices also decapsulate the packets of data plane ebpf, and clsact runs its programs at
 // both hooks of links.
 func TestBalancer(t *testing.T) {
-	t.Parallel()
-	m := Machine{Kernel: debian(t), Modules: balancing,
-		Tools: []string{"bridge", "cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs,ebpf",
+	o := balance(t, &shared{open: debian}, "-planes=ipvs,ebpf",
 		"-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/tcp/ipv4|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/udp/ipv6|(TestSession|TestCounters)/ipvs")
 	for _, trial := range []string{"TestConformance/ipvs/spread_over_sandboxes/tcp/ipv4",
 		"TestConformance/ipvs/a_failed_server/tcp/ipv4",
@@ -30,28 +27,33 @@ func TestBalancer(t *testing.T) {
 		"TestConformance/ebpf/tunnel/tcp/ipv4",
 		"TestConformance/ebpf/tunnel_in_UDP/udp/ipv6", "TestConformance/ebpf/the_host_itself/udp/ipv6",
 		"TestConformance/ebpf/hop_limit/tcp/ipv4", "TestSession/ipvs", "TestCounters/ipvs"} {
-		if !strings.Contains(said, "--- PASS: "+trial+" ") {
+		if !strings.Contains(o.Said, "--- PASS: "+trial+" ") {
 			t.Errorf("%s did not pass", trial)
 		}
 	}
-	if err != nil || t.Failed() {
-		t.Fatalf("%v\n%s", err, said)
+	if o.Err != nil || t.Failed() {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
 }
 
 // TestBalancerOnNewerKernel runs some of these trials with IPVS in Linux 6.12.
 func TestBalancerOnNewerKernel(t *testing.T) {
-	t.Parallel()
-	m := Machine{Kernel: backported(t), Modules: balancing,
-		Tools: []string{"bridge", "cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs",
+	o := balance(t, forNewer, "-planes=ipvs",
 		"-test.run=TestConformance/ipvs/(spread|forged|counts)/tcp/ipv4")
 	for _, trial := range []string{"spread_over_sandboxes", "forged_SYNs", "counts"} {
-		if !strings.Contains(said, "--- PASS: TestConformance/ipvs/"+trial+"/tcp/ipv4 ") {
+		if !strings.Contains(o.Said, "--- PASS: TestConformance/ipvs/"+trial+"/tcp/ipv4 ") {
 			t.Errorf("%s did not pass", trial)
 		}
 	}
-	if err != nil || t.Failed() {
-		t.Fatalf("%v\n%s", err, said)
+	if o.Err != nil || t.Failed() {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
+}
+
+// balance runs tests of package balance.
+func balance(t *testing.T, m *shared, flags ...string) Outcome {
+	t.Helper()
+	return m.run(t, balancing,
+		[]string{"bridge", "cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"},
+		Task{"fairlead/test/balance", flags})
 }

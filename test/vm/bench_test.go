@@ -14,15 +14,15 @@ func BenchmarkBalancer(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := Machine{Kernel: debian, Modules: balancing, Tools: []string{"ip", "nft", "sh", "sysctl"}}
+	m := Machine{Kernel: debian, Hardened: true, Modules: balancing, Tools: []string{"ip", "nft", "sh", "sysctl"}}
 	for b.Loop() {
-		said, err := m.run(b.Context(), map[string][]byte{"/fairlead": program},
-			[]string{"/fairlead", "lab", "run", "routed", "balance:ipvs", "balance:nft", "balance:ebpf",
+		o := m.run(b.Context(), map[string][]byte{"/fairlead": program},
+			[][]string{{"/fairlead", "lab", "run", "routed", "balance:ipvs", "balance:nft", "balance:ebpf",
 				"--baseline", "routed", "--workload", "tcp-rr,tcp-crr,udp-pps", "--rounds", "6", "--duration", "200ms",
-				"--seed", "1"})
-		if err != nil {
-			b.Fatalf("%v\n%s", err, said)
+				"--seed", "1"}})[0]
+		if o.Err != nil {
+			b.Fatalf("%v\n%s", o.Err, o.Said)
 		}
-		b.Log(said)
+		b.Log(o.Said)
 	}
 }

@@ -9,8 +9,7 @@ func TestCards(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: append([]string{"virtio_pci", "virtio_net"}, networking...),
 		Tools: []string{"ip", "sh", "sleep", "sysctl", "nsenter", "grep", "ls", "sed"},
 		Cards: []string{"virtio-net-pci"}}
-	said, err := m.Test(t.Context(), "fairlead/test/vm/testdata/card")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	if o := run(t, m, Task{Package: "fairlead/test/vm/testdata/card"})[0]; o.Err != nil {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // contents returns the files of the machine's initramfs by their paths in the guest.
-func (m Machine) contents(ctx context.Context, command []string) (map[string][]byte, error) {
+func (m Machine) contents(ctx context.Context, commands [][]string) (map[string][]byte, error) {
 	init, err := m.Kernel.arch.build(ctx, "build", "fairlead/test/vm/guest")
 	if err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{"/init": init}
-	order := Order{Command: command}
+	order := Order{Commands: commands}
 	modules, err := m.Kernel.Files(m.Modules...)
 	if err != nil {
 		return nil, err

@@ -6,25 +6,25 @@ import (
 	"testing"
 )
 
-// flowtables is a machine with the kernel's modules and the tools for tests of flowtables.
-func flowtables(kernel Kernel) Machine {
-	return Machine{Kernel: kernel,
-		Modules: slices.Concat(networking, []string{"nf_flow_table_inet", "nft_flow_offload"}),
-		Tools: []string{"bridge", "cat", "grep", "head", "ip", "ls", "mkdir", "nft", "sed", "sh", "sleep", "sort", "ss",
-			"sysctl", "tc"}}
+// runFlowtable runs tests of flowtables.
+func runFlowtable(t *testing.T, m *shared, pkg, tests string) Outcome {
+	t.Helper()
+	return m.run(t, slices.Concat(networking, []string{"nf_flow_table_inet", "nft_flow_offload"}),
+		[]string{"bridge", "cat", "grep", "head", "ip", "ls", "mkdir", "nft", "sed", "sh", "sleep", "sort", "ss",
+			"sysctl", "tc"}, Task{pkg, []string{"-test.run=" + tests}})
 }
 
-// TestFlowtable runs the daemon's test of flowtables, which the host's kernel may lack.
-func TestFlowtable(t *testing.T) {
-	t.Parallel()
-	for name, kernel := range map[string]Kernel{"6.1": debian(t), "6.12": backported(t)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			said, err := flowtables(kernel).Test(t.Context(), "fairlead/internal/daemon", "-test.run=^TestFlowtable$")
-			if err != nil || strings.Count(said, "    --- PASS: TestFlowtable/") != 2 {
-				t.Fatalf("%v\n%s", err, said)
-			}
-		})
+// TestFlowtable runs the daemon's test of flowtables, which the host's kernel may lack, on the older kernel.
+func TestFlowtable(t *testing.T) { runDaemonsFlowtable(t, forLinks) }
+
+// TestFlowtableOnNewerKernel does the same on the newer kernel.
+func TestFlowtableOnNewerKernel(t *testing.T) { runDaemonsFlowtable(t, forNewer) }
+
+func runDaemonsFlowtable(t *testing.T, m *shared) {
+	t.Helper()
+	o := runFlowtable(t, m, "fairlead/internal/daemon", "^TestFlowtable$")
+	if o.Err != nil || strings.Count(o.Said, "    --- PASS: TestFlowtable/") != 2 {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
 }
 
@@ -41,10 +41,8 @@ func TestFlowtableTable(t *testing.T) {
 // TestFlowtableAttacks executes the attacks of the table of threats on what the host forwards
 // from and to networks with a flowtable.
 func TestFlowtableAttacks(t *testing.T) {
-	t.Parallel()
-	said, err := flowtables(backported(t)).Test(t.Context(), "fairlead/test/attack",
-		"-test.run=^TestAttacksWithFlowtable$")
-	if err != nil || !strings.Contains(said, " cells tested") {
-		t.Fatalf("%v\n%s", err, said)
+	o := runFlowtable(t, forNewer, "fairlead/test/attack", "^TestAttacksWithFlowtable$")
+	if o.Err != nil || !strings.Contains(o.Said, " cells tested") {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
 }

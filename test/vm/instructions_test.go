@@ -98,21 +98,23 @@ func countInstructions(t *testing.T, k Kernel, paths []string) Figures {
 	if slices.ContainsFunc(paths, func(p string) bool { return strings.HasSuffix(p, WithFlowtable) }) {
 		modules = slices.Concat(networking, []string{"nf_flow_table_inet", "nft_flow_offload"})
 	}
-	m := Machine{Kernel: k, Modules: modules, Tools: []string{"ip", "nft", "nsenter", "sh", "sysctl"}}
-	said, err := m.run(t.Context(), map[string][]byte{"/instructions": binary},
-		[]string{"sh", "-ec", "read release </proc/sys/kernel/osrelease; echo $release; /instructions " +
-			strings.Join(paths, " ")})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	m := Machine{Kernel: k, Hardened: true, Modules: modules, Tools: []string{"ip", "nft", "nsenter", "sh", "sysctl"}}
+	running <- struct{}{}
+	defer func() { <-running }()
+	outcome := m.run(t.Context(), map[string][]byte{"/instructions": binary},
+		[][]string{{"sh", "-ec", "read release </proc/sys/kernel/osrelease; echo $release; /instructions " +
+			strings.Join(paths, " ")}})[0]
+	if outcome.Err != nil {
+		t.Fatalf("%v\n%s", outcome.Err, outcome.Said)
 	}
-	f, err := ReadFigures(said)
+	f, err := ReadFigures(outcome.Said)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
 		for _, o := range Operations {
 			if f.Paths[path][o] <= 0 {
-				t.Errorf("%s, %s has not been counted:\n%s", path, o, said)
+				t.Errorf("%s, %s has not been counted:\n%s", path, o, outcome.Said)
 			}
 		}
 	}

@@ -8,16 +8,15 @@ import (
 
 // TestNetem sets network conditions on a kernel with netem. Waiting costs no time in a guest.
 func TestNetem(t *testing.T) {
-	t.Parallel()
-	m := Machine{Kernel: debian(t), Modules: slices.Concat(networking, []string{"sch_netem"}),
-		Tools: []string{"sh", "ip", "nft", "nsenter", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/internal/lab/peer", "-test.run=^TestNetem$")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	o := forLinks.run(t, slices.Concat(networking, []string{"sch_netem"}),
+		[]string{"sh", "ip", "nft", "nsenter", "sysctl"},
+		Task{"fairlead/internal/lab/peer", []string{"-test.run=^TestNetem$"}})
+	if o.Err != nil {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
 	for _, path := range []string{"host", "ebpf", "macvlan", "device", "between_machines"} {
-		if !strings.Contains(said, "--- PASS: TestNetem/"+path+" ") {
-			t.Errorf("no conditions: %s:\n%s", path, said)
+		if !strings.Contains(o.Said, "--- PASS: TestNetem/"+path+" ") {
+			t.Errorf("no conditions: %s:\n%s", path, o.Said)
 		}
 	}
 }

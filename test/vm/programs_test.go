@@ -10,22 +10,24 @@ import (
 // These tests cover the programs at links, with and without services, and the fast path.
 const runs = "^(TestLifeOfConnections|TestServed|TestSYNsOfOpenConnections|TestOneWayEndsPushNothingOut|TestFast)$"
 
-// TestProgramRuns runs the eBPF programs on Debian's older kernel and on its newest, and on that of another
-// architecture: their verifiers, helpers and compilers to machine code differ.
-func TestProgramRuns(t *testing.T) {
-	t.Parallel()
-	for name, kernel := range map[string]Kernel{
-		"6.1": debian(t), "6.12": backported(t), "6.1 for arm64": debianARM(t)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := Machine{Kernel: kernel, Modules: networking, Tools: []string{"ip", "sh"}}
-			said, err := m.Test(t.Context(), "fairlead/internal/kernel/ebpf", "-test.run="+runs)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, said)
-			}
-			if n := strings.Count(said, "\n--- PASS: "); n != strings.Count(runs, "|")+1 {
-				t.Errorf("%d tests ran, but %s names another number:\n%s", n, runs, said)
-			}
-		})
+// TestProgramRuns runs the eBPF programs on Debian's older kernel. The verifiers, helpers and compilers to machine code
+// of kernels and architectures differ.
+func TestProgramRuns(t *testing.T) { runPrograms(t, forLinks) }
+
+// TestProgramRunsOnNewerKernel runs them on Debian's newest kernel.
+func TestProgramRunsOnNewerKernel(t *testing.T) { runPrograms(t, forNewer) }
+
+// TestProgramRunsOnARM runs them on the older kernel for arm64.
+func TestProgramRunsOnARM(t *testing.T) { runPrograms(t, &shared{open: debianARM}) }
+
+func runPrograms(t *testing.T, m *shared) {
+	t.Helper()
+	o := m.run(t, networking, []string{"ip", "sh"},
+		Task{"fairlead/internal/kernel/ebpf", []string{"-test.run=" + runs}})
+	if o.Err != nil {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
+	}
+	if n := strings.Count(o.Said, "\n--- PASS: "); n != strings.Count(runs, "|")+1 {
+		t.Errorf("%d tests ran, but %s names another number:\n%s", n, runs, o.Said)
 	}
 }

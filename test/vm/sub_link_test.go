@@ -10,13 +10,11 @@ import (
 // TestSubLinks creates sub-links of a parent that not every kernel supports: ipvlan and VLANs. The
 // tests on the host's kernel cover macvlan.
 func TestSubLinks(t *testing.T) {
-	t.Parallel()
 	subLinks(t, "Shim/^ipvlan", "LAN/^ipvlan", "OneParent/^ipvlan", "ModesOfIPvlan", "VLANOfTheParent")
 }
 
 // TestSubLinkLifecycle does the same while parents and sandboxes disappear and return.
 func TestSubLinkLifecycle(t *testing.T) {
-	t.Parallel()
 	subLinks(t, "MTUFollows/^ipvlan", "DeletedParentReturns/^ipvlan", "SubLinkEnds/^ipvlan", "DieDuringAttach/^ipvlan")
 }
 
@@ -24,15 +22,15 @@ func TestSubLinkLifecycle(t *testing.T) {
 func subLinks(t *testing.T, patterns ...string) {
 	t.Helper()
 	tools := []string{"bridge", "cat", "grep", "ip", "nft", "sed", "sh", "sleep", "sort", "ss", "sysctl"}
-	m := Machine{Kernel: debian(t), Modules: networking, Tools: tools}
-	said, err := m.Test(t.Context(), "fairlead/internal/engine", "-test.run="+strings.Join(patterns, "|"), "-whole")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	o := forLinks.run(t, networking, tools,
+		Task{"fairlead/internal/engine", []string{"-test.run=" + strings.Join(patterns, "|"), "-whole"}})
+	if o.Err != nil {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
 	for _, pattern := range patterns {
 		name, _, _ := strings.Cut(pattern, "/")
 		passed := regexp.MustCompile(`^--- PASS: Test\w*` + name)
-		if !slices.ContainsFunc(strings.Split(said, "\n"), passed.MatchString) {
+		if !slices.ContainsFunc(strings.Split(o.Said, "\n"), passed.MatchString) {
 			t.Errorf("no test of the engine matches %s", pattern)
 		}
 	}

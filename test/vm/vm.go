@@ -1,6 +1,6 @@
 // Package vm runs commands and this module's tests on other kernels than the host's: Debian's
 // kernel and that of its backports, unpacked and not installed, in an emulated machine that exists
-// for one command. Its clock is not usable to measure time: it counts instructions, which TestInstructions compares.
+// for some tasks. Its clock is not usable to measure time: it counts instructions, which TestInstructions compares.
 //
 // # Theory of operation
 //
@@ -10,11 +10,13 @@
 //	host                              guest
 //	go build, go test -c, ldd ─cpio─► the kernel unpacks it and starts ./guest,
 //	                                  which mounts, loads the modules, brings
-//	                                  lo up and runs the command
-//	verdict ◄───────serial line────── the command's output, then its exit
+//	                                  lo up and runs the commands in turn
+//	verdict ◄───────serial line────── each command's output, then its exit
 //	                                  status; then the machine powers off
 //
-// A machine that ends without reporting an exit status has failed, however it ended.
+// A command without a reported exit status has failed, however the machine ended. To boot a machine takes about as much
+// CPU time as a short test, and so do the first programs that its kernel verifies: tests share machines if their
+// kernels are the same.
 //
 // The guest's clock counts instructions, one per nanosecond, and jumps to the next timer when the
 // guest is idle. A test's timeouts are therefore as long on a busy host as on an idle one, and
@@ -34,6 +36,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,13 +50,14 @@ const OrderFile = "/order.json"
 type Order struct {
 	// Modules lists files to load, in this order.
 	Modules []string
-	Command []string
+	// Commands lists the commands to run, in this order, whether or not earlier ones fail.
+	Commands [][]string
 }
 
-// StatusLine begins the guest's last line, which ends with the command's exit status.
-const StatusLine = "guest: exit status "
+// StatusLine is the format of the line that follows a command's output: the command's index, then its exit status.
+const StatusLine = "guest: command %d: exit status %d"
 
-// Machine is an emulated machine for one command.
+// Machine is an emulated machine.
 type Machine struct {
 	Kernel Kernel
 	// Modules lists the names of kernel modules to load. Their dependencies are loaded before them.
@@ -64,6 +68,8 @@ type Machine struct {
 	// FirstCard. Each is the emulator's name of a model, e.g. virtio-net-pci.
 	// They are not connected.
 	Cards []string
+	// Hardened keeps the kernel's hardening, which hosts have. Only figures depend on it.
+	Hardened bool
 }
 
 // FirstCard is the PCI slot of the first network card.
@@ -87,23 +93,45 @@ const (
 	testLimit = 5 * time.Minute
 )
 
-// Run boots the machine, runs the command and returns the guest's output. It returns an error if
-// the command's exit status is not 0.
-func (m Machine) Run(ctx context.Context, command ...string) (said string, err error) {
-	return m.run(ctx, nil, command)
+// Task is a command of a machine, or the tests of a package.
+type Task struct {
+	// Package is the package with the tests. If it is empty, Args is a command.
+	Package string
+	// Args are flags of the tests, or the command.
+	Args []string
 }
 
-// Test builds the tests of the package and runs them in the machine, with the given test flags. It
-// returns an error if a test fails or is skipped, or if none runs.
-func (m Machine) Test(ctx context.Context, pkg string, flags ...string) (said string, err error) {
-	binary, err := m.Kernel.arch.build(ctx, "test", "-c", pkg)
-	if err != nil {
-		return "", err
+// Outcome is what a task has printed, and an error if its exit status is not 0 or unknown, if one of its tests was
+// skipped, or if none ran.
+type Outcome struct {
+	Said string
+	Err  error
+}
+
+// Run boots the machine and runs the tasks one after the other. It returns one outcome per task.
+func (m Machine) Run(ctx context.Context, tasks ...Task) []Outcome {
+	extra := map[string][]byte{}
+	var commands [][]string
+	for i, task := range tasks {
+		command := task.Args
+		if task.Package != "" {
+			binary, err := m.Kernel.arch.build(ctx, "test", "-c", task.Package)
+			if err != nil {
+				return slices.Repeat([]Outcome{{Err: err}}, len(tasks))
+			}
+			at := fmt.Sprintf("/tests%d", i)
+			extra[at] = binary
+			command = slices.Concat([]string{at, "-test.v", "-test.timeout=" + testLimit.String()}, task.Args)
+		}
+		commands = append(commands, command)
 	}
-	const at = "/tests"
-	command := append([]string{at, "-test.v", "-test.timeout=" + testLimit.String()}, flags...)
-	said, err = m.run(ctx, map[string][]byte{at: binary}, command)
-	return said, errors.Join(err, ran(said))
+	outcomes := m.run(ctx, extra, commands)
+	for i, task := range tasks {
+		if task.Package != "" {
+			outcomes[i].Err = errors.Join(outcomes[i].Err, ran(outcomes[i].Said))
+		}
+	}
+	return outcomes
 }
 
 // ran checks the output of verbose tests, in addition to their exit status.
@@ -117,18 +145,28 @@ func ran(said string) error {
 	return nil
 }
 
-func (m Machine) run(ctx context.Context, extra map[string][]byte, command []string) (string, error) {
-	files, err := m.contents(ctx, command)
+// run boots the machine with more files and runs the commands. It returns one outcome per command.
+func (m Machine) run(ctx context.Context, extra map[string][]byte, commands [][]string) []Outcome {
+	files, err := m.contents(ctx, commands)
 	if err != nil {
-		return "", fmt.Errorf("pack initramfs: %w", err)
+		return slices.Repeat([]Outcome{{Err: fmt.Errorf("pack initramfs: %w", err)}}, len(commands))
 	}
 	maps.Copy(files, extra)
 	said, err := m.boot(ctx, cpio(files))
+	outcomes := divide(said, len(commands))
 	if err != nil {
-		return said, fmt.Errorf("run machine: %w", err)
+		for i := range outcomes {
+			outcomes[i].Err = errors.Join(fmt.Errorf("run machine: %w", err), outcomes[i].Err)
+		}
 	}
-	return said, status(said)
+	return outcomes
 }
+
+// unhardened are the kernel's parameters against its hardening, which takes a twelfth of the instructions: zeroed
+// allocations, checked copies from and to processes, random stacks, addresses and free lists, and the security modules
+// that only hosts with policies need.
+const unhardened = "init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off nokaslr page_alloc.shuffle=0 " +
+	"audit=0 lsm=yama"
 
 // boot runs the emulator until the machine powers off, and returns the output of its serial line.
 func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
@@ -147,13 +185,17 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 	// The guest's clock counts instructions, so a low priority changes no result. Tests of other
 	// packages are timed by the host's clock, and go first.
 	a := m.Kernel.arch
+	parameters := a.append
+	if !m.Hardened {
+		parameters += " " + unhardened
+	}
 	cmd := exec.Command("nice", append([]string{"-n", "5", a.emulator}, a.cpu...)...)
 	cmd.Args = append(cmd.Args, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm", "-m", "2G",
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-kernel", m.Kernel.Image, "-initrd", file,
 		// After a panic the machine reboots at once, which ends the emulator. The emulated CPU
 		// needs no mitigations. The self-tests of ciphers take a third of the boot.
-		"-append", "console="+a.console+" quiet panic=-1 mitigations=off cryptomgr.notests "+a.append)
+		"-append", "console="+a.console+" quiet panic=-1 mitigations=off cryptomgr.notests "+parameters)
 	cmd.Args = append(cmd.Args, m.cards()...)
 	cmd.Stdout, cmd.Stderr = &serial, &serial
 	process, err := child.Start(ctx, cmd, child.Place{})
@@ -166,15 +208,26 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 	return strings.ReplaceAll(serial.String(), "\r", ""), err
 }
 
-// status reads the exit status from the guest's last line. Only kernel messages follow it.
-func status(said string) error {
-	at := strings.LastIndex(said, "\n"+StatusLine)
-	if at < 0 {
-		return errors.New("the guest ended before its command did")
+// divide divides the output of a guest into the outcomes of its commands. A command whose output contains the line of a
+// status does not change its verdict: the last line counts. Only kernel messages follow the last command's.
+func divide(said string, commands int) []Outcome {
+	outcomes := make([]Outcome, commands)
+	for i := commands - 1; i >= 0; i-- {
+		line := "\n" + strings.TrimSuffix(fmt.Sprintf(StatusLine, i, 0), "0")
+		at := strings.LastIndex(said, line)
+		if at < 0 {
+			outcomes[i].Err = errors.New("the guest ended before its command did")
+			continue
+		}
+		code, next, _ := strings.Cut(said[at+len(line):], "\n")
+		if code != "0" {
+			outcomes[i].Err = fmt.Errorf("the guest's command failed with status %s", code)
+		}
+		if i+1 < commands {
+			outcomes[i+1].Said = next
+		}
+		said = said[:at]
 	}
-	code, _, _ := strings.Cut(said[at+1+len(StatusLine):], "\n")
-	if code != "0" {
-		return fmt.Errorf("the guest's command failed with status %s", code)
-	}
-	return nil
+	outcomes[0].Said = said
+	return outcomes
 }

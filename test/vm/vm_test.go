@@ -39,87 +39,105 @@ func unpacked(t *testing.T, name string) Kernel {
 // TestPromises tests the promises of ipvlan, which the host's kernel may lack, and those of every publish
 // mode to a bridge on the older kernel.
 func TestPromises(t *testing.T) {
-	t.Parallel()
-	m := Machine{Kernel: debian(t), Modules: slices.Concat(networking, []string{"xfrm_user"}),
-		Tools: []string{"sh", "ip", "nft", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/test/promises", "-test.run=^TestPromises$", "-whole",
-		"-drivers=bridge,ipvlan")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	o := forNetworks.run(t, slices.Concat(networking, []string{"xfrm_user"}), []string{"sh", "ip", "nft", "sysctl"},
+		Task{"fairlead/test/promises", []string{"-test.run=^TestPromises$", "-whole", "-drivers=bridge,ipvlan"}})
+	if o.Err != nil {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
 }
 
-// TestOtherKernels checks that guests run Debian's kernels and not the host's, with links of the
+// TestOlderKernel checks that guests run Debian's kernels and not the host's, with links of the
 // loaded modules.
-func TestOtherKernels(t *testing.T) {
-	t.Parallel()
+func TestOlderKernel(t *testing.T) { checkKernel(t, forLinks, "6.1.") }
+
+// TestNewerKernel does the same with the kernel of the backports.
+func TestNewerKernel(t *testing.T) { checkKernel(t, forNewer, "6.12.") }
+
+func checkKernel(t *testing.T, m *shared, want string) {
+	t.Helper()
 	host, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, kernel := range map[string]Kernel{"6.1.": debian(t), "6.12.": backported(t)} {
-		m := Machine{Kernel: kernel, Modules: []string{"veth"}, Tools: []string{"sh", "ip"}}
-		said, err := m.Run(t.Context(), "sh", "-ec",
-			"read release </proc/sys/kernel/osrelease; echo $release; ip link add type veth; ip -o link")
-		if err != nil {
-			t.Fatalf("%v\n%s", err, said)
-		}
-		release, links, _ := strings.Cut(said, "\n")
-		if !strings.HasPrefix(release, want) || release == strings.TrimSpace(string(host)) {
-			t.Errorf("the guest runs kernel %s, want %s; the host runs %s", release, want, host)
-		}
-		for _, want := range []string{"lo: <LOOPBACK,UP", "veth0@veth1"} {
-			if !strings.Contains(links, want) {
-				t.Errorf("the guest of kernel %s has no link %s:\n%s", release, want, links)
-			}
+	o := m.run(t, []string{"veth"}, []string{"sh", "ip"}, Task{Args: []string{"sh", "-ec", "read release " +
+		"</proc/sys/kernel/osrelease; echo release $release; ip link add type veth; ip -o link; ip link del veth0"}})
+	if o.Err != nil {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
+	}
+	_, said, _ := strings.Cut(o.Said, "release ")
+	release, links, _ := strings.Cut(said, "\n")
+	if !strings.HasPrefix(release, want) || release == strings.TrimSpace(string(host)) {
+		t.Errorf("the guest runs kernel %s, want %s; the host runs %s", release, want, host)
+	}
+	for _, want := range []string{"lo: <LOOPBACK,UP", "veth0@veth1"} {
+		if !strings.Contains(links, want) {
+			t.Errorf("the guest of kernel %s has no link %s:\n%s", release, want, links)
 		}
 	}
 }
 
-// TestFailuresAreReported makes tests and a machine fail.
+// TestFailuresAreReported makes tests and a machine fail. The command after the failure of the machine does not run.
 func TestFailuresAreReported(t *testing.T) {
 	t.Parallel()
-	m := Machine{Kernel: debian(t), Tools: []string{"sh"}}
-	tests := func(flag string) func() (string, error) {
-		return func() (string, error) { return m.Test(t.Context(), "fairlead/test/vm/testdata/selftest", flag) }
+	test := func(name string) Task {
+		return Task{"fairlead/test/vm/testdata/selftest", []string{"-test.run=" + name}}
 	}
-	panics := func() (string, error) { return m.Run(t.Context(), "sh", "-c", "echo c >/proc/sysrq-trigger") }
-	for name, c := range map[string]struct {
-		run          func() (string, error)
+	command := func(line string) Task { return Task{Args: []string{"sh", "-c", line}} }
+	cases := []struct {
+		name         string
+		task         Task
 		want, inside string
 	}{
-		"a test fails":      {tests("-test.run=Fails"), "status 1", "--- FAIL: TestFails"},
-		"a test is skipped": {tests("-test.run=Skips"), "skipped", "--- SKIP: TestSkips"},
-		"a test hangs":      {tests("-test.run=Hangs"), "status 2", "panic: test timed out"},
-		"the kernel panics": {panics, "ended before", "Kernel panic"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			said, err := c.run()
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(said, c.inside) {
-				t.Errorf("error %v, want %q; output of the guest, want %q:\n%s", err, c.want, c.inside, said)
-			}
-		})
+		{"a test fails", test("Fails"), "status 1", "--- FAIL: TestFails"},
+		{"a test is skipped", test("Skips"), "skipped", "--- SKIP: TestSkips"},
+		{"no command", Task{Args: []string{"nonesuch"}}, "status 1", "nonesuch"},
+		{"a test hangs", test("Hangs"), "status 2", "panic: test timed out"},
+		{"the kernel panics", command("echo c >/proc/sysrq-trigger"), "ended before", "Kernel panic"},
+		{"the kernel has panicked", command("echo too late"), "ended before", ""},
+	}
+	var tasks []Task
+	for _, c := range cases {
+		tasks = append(tasks, c.task)
+	}
+	for i, o := range run(t, Machine{Kernel: debian(t), Tools: []string{"sh"}}, tasks...) {
+		c := cases[i]
+		if o.Err == nil || !strings.Contains(o.Err.Error(), c.want) || !strings.Contains(o.Said, c.inside) {
+			t.Errorf("%s: error %v, want %q; output of the guest, want %q:\n%s", c.name, o.Err, c.want, c.inside, o.Said)
+		}
 	}
 }
 
 // TestVerdicts checks the evaluation of a guest's output.
 func TestVerdicts(t *testing.T) {
-	const ok, off = "\n" + StatusLine + "0\n", "[    2.0] reboot: Power down\n"
+	const ok, off = "\nguest: command 0: exit status 0\n", "[    2.0] reboot: Power down\n"
 	for said, want := range map[string]string{
-		"=== RUN   TestA\nPASS\n" + ok + off:            "",
-		"testing: no tests to run\nPASS\n" + ok:         "no test ran in the guest",
-		"=== RUN   TestA\n    --- SKIP: TestA/b\n" + ok: "a test was skipped in the guest",
-		"=== RUN   TestA\nFAIL\n\nguest: exit status 1": "the guest's command failed with status 1",
-		"=== RUN   TestA\n" + off:                       "the guest ended before its command did",
-		"=== RUN   TestA\nsays guest: exit status 0":    "the guest ended before its command did",
-		ok + "=== RUN   TestA\n\n" + StatusLine + "2\n": "the guest's command failed with status 2",
+		"=== RUN   TestA\nPASS\n" + ok + off:                                   "",
+		"testing: no tests to run\nPASS\n" + ok:                                "no test ran in the guest",
+		"=== RUN   TestA\n    --- SKIP: TestA/b\n" + ok:                        "a test was skipped in the guest",
+		"=== RUN   TestA\nFAIL\n\nguest: command 0: exit status 1":             "the guest's command failed with status 1",
+		"=== RUN   TestA\n" + off:                                              "the guest ended before its command did",
+		"=== RUN   TestA\nsays guest: command 0: exit status 0":                "the guest ended before its command did",
+		ok + "=== RUN   TestA\n\nguest: command 0: exit status 2\n":            "the guest's command failed with status 2",
+		"=== RUN   TestA\n\nguest: command 1: exit status 0\n" + off:           "the guest ended before its command did",
+		"=== RUN   TestA\nPASS\n" + ok + "\nguest: command 1: exit status 2\n": "",
 	} {
+		o := divide(said, 1)[0]
 		got := ""
-		if err := errors.Join(status(said), ran(said)); err != nil {
+		if err := errors.Join(o.Err, ran(o.Said)); err != nil {
 			got = err.Error()
 		}
 		if got != want {
 			t.Errorf("%q returns %q, want %q", said, got, want)
+		}
+	}
+}
+
+// TestOutputOfEachCommand divides the output of a guest that ends during its second command.
+func TestOutputOfEachCommand(t *testing.T) {
+	got := divide("[ 1.0] boots\none\n\nguest: command 0: exit status 0\ntwo\n[ 2.0] ends\n", 3)
+	for i, want := range []string{"[ 1.0] boots\none\n", "two\n[ 2.0] ends\n", ""} {
+		if got[i].Said != want || (got[i].Err == nil) != (i == 0) {
+			t.Errorf("the outcome of command %d is %q, %v, want %q", i, got[i].Said, got[i].Err, want)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// guest is the first process of a machine of package vm. It prepares the kernel for tests, runs one
-// command, reports its exit status and powers the machine off. It never runs on a host.
+// guest is the first process of a machine of package vm. It prepares the kernel for tests, runs the
+// commands, reports their exit statuses and powers the machine off. It never runs on a host.
 package main
 
 import (
@@ -19,49 +19,56 @@ func main() {
 		fmt.Fprintln(os.Stderr, "guest: run it only as the first process of a test machine: it powers the machine off")
 		os.Exit(2)
 	}
-	code, err := run()
-	if err != nil {
+	if err := run(); err != nil {
 		fmt.Println("guest:", err)
 	}
-	fmt.Printf("\n%s%d\n", vm.StatusLine, code)
 	// Wait until the serial line has sent all output.
 	_ = unix.IoctlSetInt(int(os.Stdout.Fd()), unix.TCSBRK, 1)
 	// If powering off fails, the end of the first process ends the machine with a panic.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// run returns the exit status of the command, or 1 if the command could not run.
-func run() (code int, err error) {
+// run prepares the kernel and runs the commands of the order.
+func run() error {
 	content, err := os.ReadFile(vm.OrderFile)
 	if err != nil {
-		return 1, err
+		return err
 	}
 	var do vm.Order
 	if err := json.Unmarshal(content, &do); err != nil {
-		return 1, fmt.Errorf("read order: %w", err)
+		return fmt.Errorf("read order: %w", err)
 	}
 	if err := prepare(do.Modules); err != nil {
-		return 1, err
+		return err
 	}
 	// Commands have the same paths as on the host.
 	if err := os.Setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
-		return 1, err
+		return err
 	}
 	// Memory is plenty and the CPU is slow: Go collects garbage at five times the live heap instead of twice.
 	if err := os.Setenv("GOGC", "400"); err != nil {
-		return 1, err
+		return err
 	}
-	cmd := exec.Command(do.Command[0], do.Command[1:]...)
+	for i, command := range do.Commands {
+		fmt.Printf("\n"+vm.StatusLine+"\n", i, execute(command))
+	}
+	return nil
+}
+
+// execute returns the exit status of a command, or 1 if the command could not run.
+func execute(command []string) int {
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
-	err = cmd.Run()
+	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
-		return exit.ExitCode(), nil
+		return exit.ExitCode()
 	}
 	if err != nil {
-		return 1, fmt.Errorf("run %s: %w", do.Command[0], err)
+		fmt.Printf("guest: run %s: %v\n", command[0], err)
+		return 1
 	}
-	return 0, nil
+	return 0
 }
 
 // mounts lists the mounts of a running system, parents first.

@@ -38,6 +38,7 @@ func TestBindHooks(t *testing.T) {
 		{"MovedBindIsRefused", testMovedBindIsRefused},
 		{"BindHooksAreSetAndDeleted", testBindHooksAreSetAndDeleted},
 		{"TooManyGrants", testTooManyGrants},
+		{"GrantedPortsCannotBeBoundByOthers", testGrantedPortsCannotBeBoundByOthers},
 	})
 }
 

@@ -26,16 +26,23 @@ func leastLoaded(proto model.Proto) plan.EBPFService {
 	return s
 }
 
-// TestLeastConnectionsCountsLocalSockets checks that sockets of the host's
+// TestLocalSocketsOfServices runs tests of services whose clients are the host's processes. Each test deletes its
+// services.
+func TestLocalSocketsOfServices(t *testing.T) {
+	newLocalWorld(t).share(t, []sharing{
+		{"SilentFlowsAreNoLoad", testSilentFlowsAreNoLoad}, // first: its real servers have the slots 1 and 2
+		{"LeastConnectionsCountsLocalSockets", testLeastConnectionsCountsLocalSockets},
+		{"MovedLocalSocketsCountAtNewServer", testMovedLocalSocketsCountAtNewServer},
+	})
+}
+
+// testLeastConnectionsCountsLocalSockets checks that sockets of the host's
 // processes count from connect or the first datagram until the last close. No
 // program sees their packets.
-func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
-	w := newLocalWorld(t)
+func testLeastConnectionsCountsLocalSockets(t *testing.T, w *localWorld) {
 	for proto, kind := range map[model.Proto]int{model.TCP: unix.SOCK_STREAM, model.UDP: unix.SOCK_DGRAM} {
 		s := leastLoaded(proto)
-		if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: s}}); err != nil {
-			t.Fatal(err)
-		}
+		w.service(t, plan.Op{Object: s})
 		open := map[string][]int{}
 		dial := func() string {
 			t.Helper()
@@ -63,19 +70,16 @@ func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
 			unix.Close(fd)
 		}
 		w.counts(t, proto, 0, 0)
-		if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: s, Del: true}}); err != nil {
-			t.Fatal(err)
-		}
+		w.service(t, plan.Op{Object: s, Del: true})
 	}
 }
 
-// TestSilentFlowsAreNoLoad checks that the daemon's checks correct the load of real
+// testSilentFlowsAreNoLoad checks that the daemon's checks correct the load of real
 // servers whose flows have ended without a packet.
-func TestSilentFlowsAreNoLoad(t *testing.T) {
-	w := newLocalWorld(t)
-	if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: leastLoaded(model.UDP)}}); err != nil {
-		t.Fatal(err)
-	}
+func testSilentFlowsAreNoLoad(t *testing.T, w *localWorld) {
+	s := leastLoaded(model.UDP)
+	w.service(t, plan.Op{Object: s})
+	defer w.service(t, plan.Op{Object: s, Del: true})
 	loads := w.ebpf.Loaded().Map(bpf.FairleadMapFlLoads)
 	var l bpf.FairleadLoad
 	for slot := range uint32(2) {
@@ -91,14 +95,12 @@ func TestSilentFlowsAreNoLoad(t *testing.T) {
 	}
 }
 
-// TestMovedLocalSocketsCountAtNewServer checks that a socket whose service moves it
+// testMovedLocalSocketsCountAtNewServer checks that a socket whose service moves it
 // to another real server counts there.
-func TestMovedLocalSocketsCountAtNewServer(t *testing.T) {
-	w := newLocalWorld(t)
+func testMovedLocalSocketsCountAtNewServer(t *testing.T, w *localWorld) {
 	s := leastLoaded(model.UDP)
-	if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: s}}); err != nil {
-		t.Fatal(err)
-	}
+	w.service(t, plan.Op{Object: s})
+	defer w.service(t, plan.Op{Object: s, Del: true})
 	c := client{family: unix.AF_INET, fd: w.socket(t, unix.SOCK_DGRAM)}
 	defer unix.Close(c.fd)
 	first := c.call(t, unix.SOCK_DGRAM, "203.0.113.80:80")
@@ -108,9 +110,7 @@ func TestMovedLocalSocketsCountAtNewServer(t *testing.T) {
 		without.Backends = s.Backends[1:]
 	}
 	for _, op := range []plan.Op{{Object: without, Old: s}, {Object: s, Old: without}} {
-		if err := w.ebpf.ApplyEBPF([]plan.Op{op}); err != nil {
-			t.Fatal(err)
-		}
+		w.service(t, op)
 		if now := c.call(t, unix.SOCK_DGRAM, "203.0.113.80:80"); now == first {
 			t.Errorf("%s answers although it was removed", now)
 		}
@@ -119,6 +119,14 @@ func TestMovedLocalSocketsCountAtNewServer(t *testing.T) {
 		w.counts(t, model.UDP, 0, 1)
 	} else {
 		w.counts(t, model.UDP, 1, 0)
+	}
+}
+
+// service adds, changes or deletes a service.
+func (w *localWorld) service(t *testing.T, op plan.Op) {
+	t.Helper()
+	if err := w.ebpf.ApplyEBPF([]plan.Op{op}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -33,6 +33,7 @@ func TestGuardedPorts(t *testing.T) {
 		{"MappedPortsCannotBeBound", testMappedPortsCannotBeBound},
 		{"ProxyAndOtherNamespacesMayBind", testProxyAndOtherNamespacesMayBind},
 		{"ForgedKeysDoNotPassTheBindHook", testForgedKeysDoNotPassTheBindHook},
+		{"KernelChoosesMappedPorts", testKernelChoosesMappedPorts},
 	})
 }
 
@@ -63,11 +64,11 @@ func testMappedPortsCannotBeBound(t *testing.T, w *localWorld) {
 // ipLocalPortRange is IP_LOCAL_PORT_RANGE of linux/in.h (Linux 6.3).
 const ipLocalPortRange = 51
 
-// TestKernelChoosesMappedPorts: the kernel may choose a mapped port of the ephemeral range for a socket, without asking
+// testKernelChoosesMappedPorts: the kernel may choose a mapped port of the ephemeral range for a socket, without asking
 // the hooks, and a program can make it do so. It does not choose reserved ports, and clients of the mapped port reach
 // the workload in any case.
-func TestKernelChoosesMappedPorts(t *testing.T) {
-	w := newLocalWorld(t, toBox("0.0.0.0", 40000, "10.9.0.2")...)
+func testKernelChoosesMappedPorts(t *testing.T, w *localWorld) {
+	w.mapping(t, false, toBox("0.0.0.0", 40000, "10.9.0.2")...)
 	w.run(t, "sysctl", "-qw", "net.ipv4.ip_local_port_range=32768 60999")
 	const only = 40000
 	chosen := map[string]func(client) error{
@@ -204,8 +205,8 @@ func TestEachProcessHasANewBindKey(t *testing.T) {
 	}
 }
 
-func TestGrantedPortsCannotBeBoundByOthers(t *testing.T) {
-	w := newLocalWorld(t)
+// testGrantedPortsCannotBeBoundByOthers is the last test of its world: its grant stays.
+func testGrantedPortsCannotBeBoundByOthers(t *testing.T, w *localWorld) {
 	p, err := w.ebpf.Datapath()
 	if err != nil {
 		t.Fatal(err)

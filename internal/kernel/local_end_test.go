@@ -15,12 +15,23 @@ import (
 // published is removed.
 var staying = slices.Concat(toBox("0.0.0.0", 94, "10.9.0.2"), toBox("::", 94, "fd09::2"))
 
-// TestLocalSocketsEndWithTheirMapping removes port mappings. The sockets that used
-// them are closed; all others with the same endpoints continue.
-func TestLocalSocketsEndWithTheirMapping(t *testing.T) {
+// TestSocketsOfRemovedMappings runs tests that remove published.
+func TestSocketsOfRemovedMappings(t *testing.T) {
+	newLocalWorld(t, staying...).share(t, []sharing{
+		{"LocalSocketsEndWithTheirMapping", testLocalSocketsEndWithTheirMapping},
+		{"UnconnectedSocketsDoNotEnd", testUnconnectedSocketsDoNotEnd},
+		{"SocketsWithEqualAddressesAllEnd", testSocketsWithEqualAddressesAllEnd},
+		{"ManySocketsEnd", testManySocketsEnd},
+		{"EndedUDPSocketConnectsAgain", testEndedUDPSocketConnectsAgain},
+	})
+}
+
+// testLocalSocketsEndWithTheirMapping: the sockets that used the port mappings are closed; all others with the same
+// endpoints continue.
+func testLocalSocketsEndWithTheirMapping(t *testing.T, w *localWorld) {
 	for name, kind := range map[string]int{"tcp": unix.SOCK_STREAM, "udp": unix.SOCK_DGRAM} {
 		t.Run(name, func(t *testing.T) {
-			w := newLocalWorld(t, slices.Concat(published, staying)...)
+			w.mapping(t, false, published...)
 			var going, others []client
 			for _, call := range mappedCalls {
 				going = append(going, converse(t, w.ns, kind, call.dial))
@@ -40,9 +51,9 @@ func TestLocalSocketsEndWithTheirMapping(t *testing.T) {
 	}
 }
 
-// TestUnconnectedSocketsDoNotEnd: each of their datagrams is translated separately.
-func TestUnconnectedSocketsDoNotEnd(t *testing.T) {
-	w := newLocalWorld(t, slices.Concat(published, staying)...)
+// testUnconnectedSocketsDoNotEnd: each of their datagrams is translated separately.
+func testUnconnectedSocketsDoNotEnd(t *testing.T, w *localWorld) {
+	w.mapping(t, false, published...)
 	c := dialer(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
 	for _, at := range []string{"127.0.0.1:80", "127.0.0.1:94"} {
 		if err := c.sendTo(at); err != nil {
@@ -53,10 +64,10 @@ func TestUnconnectedSocketsDoNotEnd(t *testing.T) {
 	}
 }
 
-// TestSocketsWithEqualAddressesAllEnd has sockets that differ only in their
+// testSocketsWithEqualAddressesAllEnd has sockets that differ only in their
 // cookies.
-func TestSocketsWithEqualAddressesAllEnd(t *testing.T) {
-	w := newLocalWorld(t, published...)
+func testSocketsWithEqualAddressesAllEnd(t *testing.T, w *localWorld) {
+	w.mapping(t, false, published...)
 	var all []client
 	for range 3 {
 		c := dialer(t, w.ns, unix.SOCK_DGRAM, "10.9.0.1:80")
@@ -73,9 +84,9 @@ func TestSocketsWithEqualAddressesAllEnd(t *testing.T) {
 	}
 }
 
-// TestManySocketsEnd has more sockets than fit into one netlink message.
-func TestManySocketsEnd(t *testing.T) {
-	w := newLocalWorld(t, published...)
+// testManySocketsEnd has more sockets than fit into one netlink message.
+func testManySocketsEnd(t *testing.T, w *localWorld) {
+	w.mapping(t, false, published...)
 	all := make([]client, 800)
 	for i := range all {
 		all[i] = dialer(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
@@ -126,11 +137,11 @@ func (c client) hasEnded(t *testing.T, what string) {
 	}
 }
 
-// TestEndedUDPSocketConnectsAgain removes the endpoint of a connected UDP socket.
+// testEndedUDPSocketConnectsAgain removes the endpoint of a connected UDP socket.
 // The socket reads ECONNABORTED once and then has no destination until it connects
 // again.
-func TestEndedUDPSocketConnectsAgain(t *testing.T) {
-	w := newLocalWorld(t, published...)
+func testEndedUDPSocketConnectsAgain(t *testing.T, w *localWorld) {
+	w.mapping(t, false, published...)
 	c := converse(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
 	w.mapping(t, true, published...)
 	c.hasEnded(t, "the socket")
@@ -142,4 +153,5 @@ func TestEndedUDPSocketConnectsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.works(t)
+	w.mapping(t, true, published...)
 }

@@ -54,6 +54,7 @@ func TestLocalCalls(t *testing.T) {
 		{"LocalDatagramsAreTranslated", testLocalDatagramsAreTranslated},
 		{"OneSocketHasManyDestinations", testOneSocketHasManyDestinations},
 		{"OtherCallsAreNotTranslated", testOtherCallsAreNotTranslated},
+		{"LocalClientsAreDeletedCompletely", testLocalClientsAreDeletedCompletely},
 	})
 }
 
@@ -164,8 +165,8 @@ func testOtherCallsAreNotTranslated(t *testing.T, w *localWorld) {
 	})
 }
 
-func TestLocalClientsAreDeletedCompletely(t *testing.T) {
-	w := newLocalWorld(t, published...)
+// testLocalClientsAreDeletedCompletely is the last test of its world.
+func testLocalClientsAreDeletedCompletely(t *testing.T, w *localWorld) {
 	w.mapping(t, true, published...)
 	if err := w.Del(plan.LocalClients{}); err != nil {
 		t.Fatal(err)

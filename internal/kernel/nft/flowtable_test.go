@@ -69,7 +69,8 @@ func TestWithoutFlows(t *testing.T) {
 		})
 		return
 	}
-	if err := errors.Join(h.SetFlowtable(devices), h.SetFlowtableLink(plan.FlowtableLink{Link: devices[0]})); err != nil {
+	link := plan.FlowtableLink{Link: devices[0]}
+	if err := errors.Join(h.SetFlowtable(devices), h.SetFlowtableLink(link)); err != nil {
 		t.Fatal(err)
 	}
 	fails := errors.New("busy")

@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-func openTestHost(t *testing.T) *Host {
+func openTestHost(t testing.TB) *Host {
 	t.Helper()
 	ns := kerneltest.Netns(t)
 	h, err := Open(ns.Path(), Options{})
@@ -23,7 +23,7 @@ func openTestHost(t *testing.T) *Host {
 }
 
 // Run runs a command in the host's namespace and returns its output.
-func (h *Host) run(t *testing.T, name string, args ...string) string {
+func (h *Host) run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	return kerneltest.Run(t, h.ns, name, args...)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
@@ -25,7 +26,7 @@ type legacyTable struct {
 
 // legacyFilter reads the filterChains of a table of iptables-legacy.
 func (h *Handle) legacyFilter(v4 bool) (chains rules.Ruleset, err error) {
-	hash, err := h.LegacyHash(v4)
+	hash, err := h.legacyHash(v4, "filter")
 	if err != nil || hash == 0 {
 		return nil, err
 	}
@@ -61,20 +62,31 @@ func family46(v4 bool) int {
 	return 1
 }
 
-// LegacyHash returns a hash of the rules in the filter table of iptables-legacy,
-// without their counters. It returns 0 if there is no such table.
+// LegacyHash returns a hash of the rules in all tables of iptables-legacy, without their
+// counters, and of what legacy ebtables has. It returns 0 if there are no such tables.
 func (h *Handle) LegacyHash(v4 bool) (hash uint64, err error) {
+	hash, err = h.legacyHash(v4)
+	return hash ^ uint64(len(nft.LegacyFrames())), err
+}
+
+// legacyHash returns a hash of the rules in the named tables, or in all if none is named.
+func (h *Handle) legacyHash(v4 bool, only ...string) (hash uint64, err error) {
 	err = h.ns.Do(func() error {
-		names, err := os.ReadFile("/proc/thread-self/net/" + filterFamily(v4) + "_tables_names")
 		// Reading a table that does not exist would create it.
-		if err != nil || !slices.Contains(strings.Fields(string(names)), "filter") {
+		names, err := os.ReadFile("/proc/thread-self/net/" + filterFamily(v4) + "_tables_names")
+		if err != nil {
 			return nil
 		}
-		entries, err := legacyEntries(v4)
-		if err != nil {
-			return fmt.Errorf("read the filter table of iptables-legacy: %w", err)
+		for _, table := range strings.Fields(string(names)) {
+			if len(only) > 0 && !slices.Contains(only, table) {
+				continue
+			}
+			entries, err := legacyEntries(v4, table)
+			if err != nil {
+				return fmt.Errorf("read the %s table of iptables-legacy: %w", table, err)
+			}
+			hash = hash*31 + hashEntries(v4, entries)
 		}
-		hash = hashEntries(v4, entries)
 		return nil
 	})
 	return hash, err
@@ -88,8 +100,8 @@ const (
 	entriesSize, entriesAll = 32, 40
 )
 
-// legacyEntries returns the rules of the filter table in the kernel's binary form.
-func legacyEntries(v4 bool) ([]byte, error) {
+// legacyEntries returns the rules of a table in the kernel's binary form.
+func legacyEntries(v4 bool, table string) ([]byte, error) {
 	domain, level := unix.AF_INET6, unix.IPPROTO_IPV6
 	if v4 {
 		domain, level = unix.AF_INET, unix.IPPROTO_IP
@@ -101,13 +113,13 @@ func legacyEntries(v4 bool) ([]byte, error) {
 	defer unix.Close(fd)
 	for range 10 {
 		info := make([]byte, infoSize)
-		copy(info, "filter")
+		copy(info, table)
 		if err := getsockopt(fd, level, getInfo, info); err != nil {
 			return nil, err
 		}
 		size := binary.NativeEndian.Uint32(info[infoBytes:])
 		all := make([]byte, entriesAll+size)
-		copy(all, "filter")
+		copy(all, table)
 		binary.NativeEndian.PutUint32(all[entriesSize:], size)
 		if err = getsockopt(fd, level, getEntries, all); err == nil {
 			return all[entriesAll:], nil

@@ -199,7 +199,7 @@ func (s *saved) condition(word string) bool {
 		mac, err := net.ParseMAC(s.next())
 		s.add(EtherSource, Range{mac, mac})
 		return err == nil
-	case "--icmpv6-type":
+	case "--icmp-type", "--icmpv6-type":
 		kind, _, hasCode := strings.Cut(s.next(), "/")
 		number, err := strconv.ParseUint(kind, 10, 8)
 		if err == nil {
@@ -332,6 +332,7 @@ func (s *saved) jump(target string) bool {
 			s.words = nil // the remaining words only select the kind of rejection
 		}
 	case slices.Contains(harmless, target):
+		s.rule.alters(target)
 		s.words = nil
 	case target == "MARK" || target == "CONNMARK" || target == "CT":
 		if left := s.marks(s.words); left != nil {

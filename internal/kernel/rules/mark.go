@@ -14,7 +14,7 @@ func (b Bits) Known() bool { return b.Unknown == 0 }
 
 // either returns a mark that is one of two: bits that differ become unknown.
 func (b Bits) either(o Bits) Bits {
-	unknown := b.Unknown | o.Unknown | b.Value ^ o.Value
+	unknown := b.Unknown | o.Unknown | (b.Value ^ o.Value)
 	return Bits{b.Value &^ unknown, unknown}
 }
 

@@ -52,6 +52,9 @@ type Packet struct {
 	// TooBig means that it is not the first packet of the flow but the ICMP error
 	// to its sender that a packet was too big (RFC 1191, RFC 8201).
 	TooBig bool
+	// ICMPError, if it is not 0, means that it is not a packet of the flow but an ICMP error of
+	// this type about one, with any code.
+	ICMPError byte
 	// HardFrom and HardTo are the Ethernet addresses of the frame; nil if unknown.
 	HardFrom, HardTo []byte
 }
@@ -68,7 +71,9 @@ const (
 )
 
 // isICMP reports whether the packet is an ICMP error about a packet of the flow.
-func (p Packet) isICMP() bool { return p.TooBig || p.Refusal && p.Proto == model.UDP }
+func (p Packet) isICMP() bool {
+	return p.TooBig || p.ICMPError != 0 || p.Refusal && p.Proto == model.UDP
+}
 
 // isARP reports whether the packet is an ARP message.
 func (p Packet) isARP() bool { return p.Neighbour != NoNeighbour && p.To.Addr().Is4() }
@@ -113,6 +118,8 @@ const (
 const (
 	unreachable            = 3
 	unreachable6           = 1
+	timeExceeded           = 11
+	parameterProblem       = 12
 	portUnreachable        = 3 // codes of unreachable
 	fragmentationNeeded    = 4
 	portUnreachable6       = 4
@@ -201,6 +208,8 @@ func (p Packet) wholeField(f Field) (value []byte, known bool) {
 		return []byte{0}, true
 	case Flags:
 		switch {
+		case p.AnyTo && (p.Reply || p.Established):
+			return nil, false
 		case p.Refusal:
 			return []byte{tcpReset}, p.Proto == model.TCP
 		case p.Reply:
@@ -253,6 +262,8 @@ func (p Packet) frame(f Field) (value []byte, known bool) {
 		return big.AppendUint16(nil, uint16(p.Neighbour)), p.isARP()
 	case ICMPType:
 		switch {
+		case p.ICMPError != 0:
+			return []byte{p.ICMPError}, true
 		case p.TooBig:
 			return []byte{p.icmp(unreachable, packetTooBig)}, true
 		case p.isICMP():
@@ -263,6 +274,8 @@ func (p Packet) frame(f Field) (value []byte, known bool) {
 			p.Neighbour != NoNeighbour && !p.isARP()
 	case ICMPCode:
 		switch {
+		case p.ICMPError != 0:
+			return nil, false
 		case p.TooBig:
 			return []byte{p.icmp(fragmentationNeeded, 0)}, true
 		case p.isICMP():

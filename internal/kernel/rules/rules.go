@@ -88,6 +88,9 @@ type Rule struct {
 	// Partial means that the rule has conditions that are not supported, so that it
 	// may not match.
 	Partial bool `json:"partial,omitempty"`
+	// Alters names what the rule changes of a packet that no condition compares; empty if
+	// nothing.
+	Alters string `json:"alters,omitempty"`
 	// Unread names what of the rule is not supported.
 	Unread []string `json:"unread,omitempty"`
 	// Handle is nftables' number of the rule, which traces contain; 0 for legacy

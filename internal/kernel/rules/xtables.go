@@ -59,10 +59,10 @@ func (d *decoder) unknownMatch(name string, b []byte) bool {
 	case (name == "mark" || name == "connmark") && len(b) > 8: // struct xt_mark_mtinfo1: mark, mask, invert
 		f := map[string]Field{"mark": Mark, "connmark": CtMark}[name]
 		d.add(markCondition(f, native.Uint32(b), native.Uint32(b[4:]), b[8] != 0))
-	case name == "icmp6" && len(b) > 3: // struct ip6t_icmp: type, codes, inverted
+	case (name == "icmp" || name == "icmp6") && len(b) > 3 && b[0] != 255: // struct ipt_icmp: type, codes, inverted
 		kind := Range{[]byte{b[0]}, []byte{b[0]}}
 		if b[1] != 0 || b[2] != 0xff {
-			d.unread("icmp6 code")
+			d.unread(name + " code")
 		}
 		d.add(Condition{Fields: []Field{ICMPType}, Not: b[3]&1 != 0, In: [][]Range{{kind}}})
 	case name == "mac" && len(b) > 8: // struct xt_mac_info: address, padding, invert as an int
@@ -191,6 +191,7 @@ func (d *decoder) target(e *expr.Target) {
 	case known:
 		d.rule.Action = action
 	case slices.Contains(harmless, e.Name):
+		d.rule.alters(e.Name)
 	case e.Name == "MARK" || e.Name == "CONNMARK" || e.Name == "CT":
 		d.marks(e)
 	default:
@@ -212,6 +213,16 @@ func (d *decoder) target(e *expr.Target) {
 // check.
 var harmless = []string{"LOG", "NFLOG", "TCPMSS", "AUDIT", "CHECKSUM", "CLASSIFY", "CONNSECMARK", "DSCP", "IDLETIMER",
 	"LED", "RATEEST", "SECMARK", "SET", "TOS", "TRACE"}
+
+// altering are those of them that change the packet.
+var altering = []string{"DSCP", "TCPMSS", "TOS"}
+
+// alters records that the rule changes the packet, if the target does.
+func (r *Rule) alters(target string) {
+	if slices.Contains(altering, target) {
+		r.Alters = target
+	}
+}
 
 // marks decodes a target that sets a mark (struct xt_mark_tginfo2 and
 // xt_connmark_tginfo1) or controls connection tracking (xt_ct_target_info).

@@ -94,8 +94,9 @@ func (w *Watcher) checkLinks() bool {
 
 // Check inspects the state for which the kernel sends no events: the host's sysctls
 // (see Settings), the eBPF programs, their pins and maps, IPVS, and the tables of
-// iptables-legacy. The next Take returns what differs. Check reports whether
-// anything differs. Do not call it while a plan is being applied.
+// iptables-legacy, whose changes RulesChanged reports, too. The next Take returns what
+// differs. Check reports whether anything differs. Do not call it while a plan is being
+// applied.
 func (w *Watcher) Check() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +115,10 @@ func (w *Watcher) Check() bool {
 	balanced := w.checkIPVS()
 	w.seen.ipvs = w.seen.ipvs || !balanced
 	filtered := w.checkLegacy()
-	w.seen.firewall = w.seen.firewall || !filtered
+	if !filtered {
+		w.seen.firewall = true
+		w.NoteRules()
+	}
 	return bad || !attached || !intact || !balanced || !filtered
 }
 
@@ -138,7 +142,7 @@ func (w *Watcher) checkIPVS() bool {
 	return true
 }
 
-// checkLegacy reports whether the filter tables of iptables-legacy are unchanged
+// checkLegacy reports whether the tables of iptables-legacy are unchanged
 // since the last call.
 func (w *Watcher) checkLegacy() bool {
 	same := true

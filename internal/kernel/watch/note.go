@@ -182,6 +182,7 @@ func (w *Watcher) notePolicy(_ int, m message) {
 	case nl.XFRM_MSG_NEWPOLICY, nl.XFRM_MSG_UPDPOLICY, nl.XFRM_MSG_DELPOLICY, nl.XFRM_MSG_FLUSHPOLICY,
 		nl.XFRM_MSG_POLEXPIRE:
 		w.seen.policies = true
+		w.NoteRules()
 	}
 }
 

@@ -41,8 +41,7 @@ type Watcher struct {
 	sockets []*eventSocket
 	// noted contains an element while there are events to take.
 	noted chan struct{}
-	// rules contains an element if another program has changed nftables since the last
-	// receive.
+	// rules contains an element if another program has changed rules since the last receive.
 	rules chan struct{}
 
 	mu sync.Mutex
@@ -57,7 +56,7 @@ type Watcher struct {
 	linksChecked time.Time
 	// ipvsChecked is when Check last read IPVS.
 	ipvsChecked time.Time
-	// legacy are hashes of the filter tables of iptables-legacy.
+	// legacy are hashes of the tables of iptables-legacy.
 	legacy [2]uint64
 }
 
@@ -81,7 +80,7 @@ type Config struct {
 	// IPVS has one function for each kind of object that IPVS needs. It reports
 	// whether one of these objects differs from what this process has set.
 	IPVS []func() (bool, error)
-	// Legacy returns a hash of a filter table of iptables-legacy.
+	// Legacy returns a hash of the tables of iptables-legacy of an address family.
 	Legacy func(v4 bool) (uint64, error)
 	// Concerns reports whether the events show that the object differs.
 	Concerns func(*Matcher, plan.Object) bool
@@ -172,7 +171,7 @@ func (w *Watcher) close() error {
 func (w *Watcher) Noted() <-chan struct{} { return w.noted }
 
 // RulesChanged returns a channel that has an element if another program has changed
-// nftables, or may have, since the last receive.
+// nftables, legacy iptables or IPsec policies, or may have, since the last receive.
 func (w *Watcher) RulesChanged() <-chan struct{} { return w.rules }
 
 // NoteRules makes RulesChanged receive an element.

@@ -1,0 +1,69 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead/internal/kernel/rules"
+)
+
+// TestDecidersOfLegacyTables: with legacy iptables, the rules decide. On a host without its
+// programs the rules cannot be read, which is a reason against ebpf, too, but only if there
+// are such tables.
+func TestDecidersOfLegacyTables(t *testing.T) {
+	h := openTestHost(t)
+	h.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
+	h.run(t, "ip", "link", "set", "up0", "up")
+	h.run(t, "ip", "link", "set", "up1", "up")
+	decides := func(when, want string) {
+		t.Helper()
+		why, err := h.Deciders([]rules.Path{{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net"}})
+		if err != nil || len(why) != 1 || (why[0] == "") != (want == "") || !strings.Contains(why[0], want) {
+			t.Errorf("%s: %q, %v, want %q", when, why, err, want)
+		}
+	}
+	decides("no tables", "")
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", t.TempDir())
+	decides("no tables and no programs", "")
+	t.Setenv("PATH", path)
+	h.run(t, "iptables-legacy", "-A", "FORWARD", "-i", "docker0", "-j", "DROP")
+	decides("a rule about another link", "")
+	h.run(t, "iptables-legacy", "-A", "FORWARD", "-d", "198.51.100.1", "-j", "DROP")
+	decides("a rule that drops", "chain FORWARD (ip filter (legacy)) may have the effect drop")
+	h.run(t, "iptables-legacy", "-F", "FORWARD")
+	t.Setenv("PATH", t.TempDir())
+	decides("tables without rules, and no programs", "iptables-legacy-save is not installed to read them")
+}
+
+// BenchmarkDeciders reads 10,000 rules and sets with 5,000 elements, of which none decides, and
+// follows the packets of a network through them.
+func BenchmarkDeciders(b *testing.B) {
+	h := openTestHost(b)
+	var text strings.Builder
+	text.WriteString("table inet large {\n\tset many { type ipv4_addr; elements = { ")
+	for i := range 5000 {
+		fmt.Fprintf(&text, "10.%d.%d.%d, ", i>>16, i>>8&255, i&255)
+	}
+	text.WriteString("} }\n\tchain c {\n\t\ttype filter hook forward priority 0;\n\t\tiifname eth7 ip saddr @many drop\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&text, "\t\tiifname eth7 ip daddr 192.0.%d.%d tcp dport 443 accept\n", i>>8&255, i&255)
+	}
+	text.WriteString("\t}\n}\n")
+	file := filepath.Join(b.TempDir(), "rules")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	h.run(b, "nft", "-f", file)
+	h.run(b, "sh", "-ec", "ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
+	path := rules.Path{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net", Ports: []string{"fv-web"}}
+	for b.Loop() {
+		if why, err := h.Deciders([]rules.Path{path}); err != nil || why[0] != "" {
+			b.Fatal(why, err)
+		}
+	}
+}

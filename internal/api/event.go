@@ -73,8 +73,8 @@ const (
 	// OutboundExhausted means that no port was free for outbound connections that the eBPF
 	// programs translate. The kernel forwards them.
 	OutboundExhausted EventKind = "outbound ports used up"
-	// OutboundChosen means that a network with outbound auto has another setting now, because the
-	// rules of the host have changed.
+	// OutboundChosen means that a setting was chosen for a network with outbound auto for the
+	// first time, or another one because the rules of the host have changed.
 	OutboundChosen EventKind = "outbound chosen"
 	// FlowtableCleared means that rules of the host have changed, and that the connections in
 	// the flowtable pass all rules again.

@@ -234,11 +234,13 @@ func (l hostileDaemon) Service(string) (api.ServiceView, error) {
 func (l hostileDaemon) State() (api.Spec, []string) {
 	return answer[api.Spec](l), answer[[]string](l)
 }
-func (l hostileDaemon) Editable() (api.Spec, []string)  { return l.State() }
-func (l hostileDaemon) Attachments() []api.View         { return answer[[]api.View](l) }
-func (l hostileDaemon) Networks() []model.Network       { return answer[[]model.Network](l) }
-func (l hostileDaemon) Unavailable() map[string]string  { return answer[map[string]string](l) }
-func (l hostileDaemon) Outbound() map[string]string     { return answer[map[string]string](l) }
+func (l hostileDaemon) Editable() (api.Spec, []string) { return l.State() }
+func (l hostileDaemon) Attachments() []api.View        { return answer[[]api.View](l) }
+func (l hostileDaemon) Networks() []model.Network      { return answer[[]model.Network](l) }
+func (l hostileDaemon) Unavailable() map[string]string { return answer[map[string]string](l) }
+func (l hostileDaemon) Outbound() map[string]api.OutboundChoice {
+	return answer[map[string]api.OutboundChoice](l)
+}
 func (l hostileDaemon) Events() []api.Event             { return answer[[]api.Event](l) }
 func (l hostileDaemon) Stats(context.Context) api.Stats { return answer[api.Stats](l) }
 func (l hostileDaemon) Fill() api.Stats                 { return answer[api.Stats](l) }

@@ -21,6 +21,7 @@ import (
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 )
 
 // assemble returns a daemon with its parts, in the order in which they may use each other. Its life ends with life.
@@ -46,7 +47,7 @@ func assemble(cfg Config, life context.Context, watcher *watch.Watcher) *Daemon 
 // addParts adds the parts that use the engine.
 func (d *Daemon) addParts(watcher *watch.Watcher) {
 	cfg, s := d.cfg, d.state
-	d.networks = networks.New(s, d.engine, cfg.Kernel)
+	d.networks = networks.New(s, d.engine, cfg.Kernel, cfg.OutboundHold)
 	d.overlays = networks.NewOverlays(s, cfg.Kernel, cfg.Counters, cfg.Host.Do)
 	d.sandboxes = watched.New(s, cfg.Host)
 	d.services = services.New(services.Config{State: s, Steps: d.steps, Networks: d.networks, Engine: d.engine,
@@ -70,6 +71,7 @@ func (d *Daemon) addParts(watcher *watch.Watcher) {
 		RenewHost: func() error { return cfg.Inspector.EBPF().RenewHost() },
 		EndFlows:  cfg.Host.EndFlows,
 		Deciders:  cfg.Host.Deciders,
+		Outbounds: func() ([]plan.Outbound, error) { return datapath.Outbounds(cfg.Inspector.EBPF()) },
 		Exhausted: func() uint64 { return datapath.Exhausted(cfg.Inspector.EBPF()) }})
 }
 

@@ -73,8 +73,11 @@ type Config struct {
 	CountReals stats.CountReals
 	// DialReal is as in health.Options.
 	DialReal func(model.VirtualService, model.RealServer) health.DialFunc
-	Facts    plan.Facts
-	Log      *slog.Logger
+	// OutboundHold is how long no rule of the host must decide about a network's connections
+	// before outbound auto chooses ebpf again. If it is 0, ebpf is chosen at once.
+	OutboundHold time.Duration
+	Facts        plan.Facts
+	Log          *slog.Logger
 	// Meter records repairs and their duration; it may be nil.
 	Meter Meter
 	// Changed is called whenever the daemon's state has changed; it may be nil.

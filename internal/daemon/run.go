@@ -42,6 +42,7 @@ func New(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	d.state.Warn("take over the ports of the proxy", d.engine.AdoptProxy(life))
+	d.healer.KeepOutbound(desired)
 	d.applier.Adopt(desired)
 	return d, nil
 }

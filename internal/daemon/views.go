@@ -83,12 +83,12 @@ func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathV
 }
 
 // Outbound returns what was chosen for networks with outbound auto and why, by name.
-func (d *Daemon) Outbound() map[string]string {
+func (d *Daemon) Outbound() map[string]api.OutboundChoice {
 	d.state.Lock()
 	defer d.state.Unlock()
-	all := map[string]string{}
+	all := map[string]api.OutboundChoice{}
 	for name, c := range d.networks.Choices() {
-		all[name] = c.String()
+		all[name] = c.View()
 	}
 	return all
 }

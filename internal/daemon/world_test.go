@@ -72,6 +72,8 @@ type world struct {
 	meter  daemon.Meter
 	// gateway is as in daemon.Config.
 	gateway gateway.Runner
+	// hold is the OutboundHold of daemon.Config.
+	hold time.Duration
 	// startProxy, if not nil, replaces proxy.Start. life ends with the daemon.
 	startProxy func(life context.Context) (engine.Proxy, error)
 	// proxyEnded is as in daemon.Config. proxy is the PID of the last proxy, before whose start onProxy is called if it
@@ -140,7 +142,8 @@ func (w *world) start() *world {
 	d, err := daemon.New(daemon.Config{
 		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: s, Sandboxes: finder,
 		DHCP: w.dhcp, ProxyEnded: w.proxyEnded, Facts: w.facts, Meter: w.meter, Gateway: w.gateway,
-		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
+		OutboundHold: w.hold,
+		CountReals:   w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			if w.startProxy != nil {
 				return w.startProxy(life)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/daemon/networks"
 	"fairlead/internal/dhcp"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/dashboard/history"
@@ -142,7 +143,7 @@ func runLocked(ctx context.Context, opt Options) (err error) {
 		Log: opt.Log})
 	d, err := daemon.New(daemon.Config{
 		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: files, Sandboxes: sandbox.New(),
-		DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
+		DHCP: dhcp.Run, OutboundHold: networks.Hold, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
 		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended, DialReal: dialReal(host),
 		CountReals: countReals(host),
 		Gateway:    gateway,

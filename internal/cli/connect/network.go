@@ -249,8 +249,8 @@ func printNetworks(r *command.Remote, ctx context.Context, all admin.Networks, s
 		state := state
 		if why := all.Unavailable[n.Name]; why != "" {
 			state = "unavailable: " + why
-		} else if choice := all.Outbound[n.Name]; choice != "" {
-			state += "; " + choice
+		} else if choice, ok := all.Outbound[n.Name]; ok {
+			state += "; " + choice.String()
 		}
 		var subnets, own []string
 		for _, s := range n.Subnets {

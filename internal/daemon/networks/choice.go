@@ -1,13 +1,43 @@
 package networks
 
-import "fairlead/internal/model"
+import (
+	"cmp"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/model"
+)
+
+// Hold is how long no rule must decide about a network's connections before ebpf is chosen
+// again. Each way back to nft resets TCP connections.
+const Hold = time.Minute
 
 // Choice is what translates the outbound connections of a network with outbound auto.
 type Choice struct {
 	// Why is the reason against ebpf; empty if ebpf is chosen.
 	Why string
+	// Until is when ebpf is chosen if no rule decides before; zero if there is a reason now.
+	Until time.Time
 	// failed means that the host has refused ebpf: another try needs a change of its rules.
 	failed bool
+}
+
+// next returns the choice that follows from the host's rules at a time. why is their reason
+// against ebpf. changed means that they have changed. hold is how long there must be no reason
+// before ebpf is chosen again. The first choice follows the zero value.
+func (c Choice) next(why string, changed bool, now time.Time, hold time.Duration) Choice {
+	switch {
+	case why != "":
+		return Choice{Why: why}
+	case c.Why == "", c.failed && !changed:
+		return c
+	case c.Until.IsZero():
+		c.Until, c.failed = now.Add(hold), false
+	}
+	if now.Before(c.Until) {
+		return c
+	}
+	return Choice{}
 }
 
 // Outbound returns the setting that has been chosen.
@@ -18,10 +48,7 @@ func (c Choice) Outbound() model.Outbound {
 	return model.OutboundNFT
 }
 
-// String describes the choice.
-func (c Choice) String() string {
-	if c.Why == "" {
-		return "outbound ebpf: no rule of the host would decide about the connections"
-	}
-	return "outbound nft: " + c.Why
+// View returns the choice for users.
+func (c Choice) View() api.OutboundChoice {
+	return api.OutboundChoice{Chosen: cmp.Or(string(c.Outbound()), "nft"), Why: c.Why, Until: c.Until}
 }

@@ -9,6 +9,7 @@ package networks
 
 import (
 	"net/netip"
+	"time"
 
 	"fairlead/internal/daemon/state"
 	"fairlead/internal/engine"
@@ -29,12 +30,15 @@ type Networks struct {
 	// their attachments, by the attachments' names.
 	unavailable   map[string]bool
 	keptAddresses map[string][]netip.Addr
-	// outbound has the choices for networks with outbound auto, by their names.
+	// outbound has the choices for networks with outbound auto, by their names. hold is how long
+	// no rule must decide before ebpf is chosen again.
 	outbound map[string]Choice
+	hold     time.Duration
 }
 
-// New returns Networks of which none is unavailable.
-func New(s *state.State, e *engine.Engine, k Kernel) *Networks {
+// New returns Networks of which none is unavailable. hold is how long no rule of the host must
+// decide about a network's connections before outbound auto chooses ebpf again.
+func New(s *state.State, e *engine.Engine, k Kernel, hold time.Duration) *Networks {
 	return &Networks{state: s, engine: e, kernel: k, unavailable: map[string]bool{},
-		keptAddresses: map[string][]netip.Addr{}, outbound: map[string]Choice{}}
+		keptAddresses: map[string][]netip.Addr{}, outbound: map[string]Choice{}, hold: hold}
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
@@ -34,9 +36,20 @@ func (ns *Networks) Choices() map[string]Choice {
 	return all
 }
 
-// AutoPaths returns the networks with outbound auto, and the paths of their packets. It forgets the choices for others.
-func (ns *Networks) AutoPaths() (names []string, paths []rules.Path) {
-	w := ns.state.Desired()
+// NextChoice returns when ebpf is chosen for a network if no rule decides before; zero if for
+// none.
+func (ns *Networks) NextChoice() (next time.Time) {
+	for _, c := range ns.Choices() {
+		if !c.Until.IsZero() && (next.IsZero() || c.Until.Before(next)) {
+			next = c.Until
+		}
+	}
+	return next
+}
+
+// AutoPaths returns the networks of a state with outbound auto, and the paths of their packets. It forgets the choices
+// for others.
+func (ns *Networks) AutoPaths(w model.Desired) (names []string, paths []rules.Path) {
 	for _, n := range w.Networks {
 		if n.Outbound != model.OutboundAuto {
 			continue
@@ -58,36 +71,62 @@ func (ns *Networks) AutoPaths() (names []string, paths []rules.Path) {
 	return names, paths
 }
 
-// Choose records the reasons against ebpf, and applies the desired state again if a choice
-// has changed. It notes an event for each such network. If the host refuses ebpf, the
-// networks continue with nft until changed is true: until its rules have changed.
-func (ns *Networks) Choose(names, why []string, changed bool, apply func() error) error {
+// Finding is what the rules of the host say about networks with outbound auto.
+type Finding struct {
+	// Names are the networks, and Why the reasons against ebpf; empty if there is none.
+	Names, Why []string
+	// Changed means that the rules have changed.
+	Changed bool
+	// At is when they were read.
+	At time.Time
+}
+
+// Choose chooses for networks, and applies the desired state again if the host must follow. It
+// notes an event for each network whose choice differs, or is the first. If the host refuses
+// ebpf, the networks continue with nft until its rules have changed.
+func (ns *Networks) Choose(f Finding, apply func() error) error {
+	before, needed := maps.Clone(ns.outbound), false
 	var differ []string
-	for i, name := range names {
+	for i, name := range f.Names {
 		was, known := ns.outbound[name]
-		if known && was.failed && !changed && why[i] == "" {
-			continue
-		}
-		ns.outbound[name] = Choice{Why: why[i]}
-		if known && was.Outbound() == ns.outbound[name].Outbound() || !known && why[i] != "" {
+		is := was.next(f.Why[i], f.Changed, f.At, ns.hold)
+		ns.outbound[name] = is
+		if known && was.Outbound() == is.Outbound() {
 			continue
 		}
 		differ = append(differ, name)
+		needed = needed || known || is.Why == ""
 	}
-	if len(differ) == 0 {
-		return nil
+	var err error
+	if needed {
+		err = ns.applyChoices(before, differ, apply)
 	}
+	if sockets.AreUnopened(err) {
+		return err
+	}
+	for _, name := range differ {
+		ns.state.Note(api.Event{Kind: api.OutboundChosen, Object: "network " + name,
+			Detail: ns.outbound[name].View().String()})
+	}
+	if !maps.Equal(before, ns.outbound) {
+		ns.state.Changed()
+	}
+	return err
+}
+
+// applyChoices applies the desired state. If that fails, the networks that differ go back to nft,
+// unless the step is repeated: then it restores the choices before.
+func (ns *Networks) applyChoices(before map[string]Choice, differ []string, apply func() error) error {
 	err := apply()
 	refused := slices.DeleteFunc(slices.Clone(differ), func(name string) bool { return ns.outbound[name].Why != "" })
-	if err != nil && len(refused) > 0 {
+	switch {
+	case sockets.AreUnopened(err):
+		ns.outbound = before
+	case err != nil && len(refused) > 0:
 		for _, name := range refused {
 			ns.outbound[name] = Choice{Why: err.Error(), failed: true}
 		}
 		err = errors.Join(err, apply())
-	}
-	for _, name := range differ {
-		ns.state.Note(api.Event{Kind: api.OutboundChosen, Object: "network " + name,
-			Detail: ns.outbound[name].String()})
 	}
 	return err
 }

@@ -16,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -70,6 +69,8 @@ type Config struct {
 	// Deciders returns for each path the reason why outbound connections must not bypass the
 	// host's rules; empty if they may. It can be nil.
 	Deciders func([]rules.Path) ([]string, error)
+	// Outbounds returns the links whose outbound connections the host's programs translate.
+	Outbounds func() ([]plan.Outbound, error)
 	// Healed records that n objects of one kind differed and were repaired.
 	Healed func(kind string, n int)
 }
@@ -130,65 +131,6 @@ func (h *Healer) Follow(ctx context.Context) {
 			later = time.After(wait)
 		}
 	}
-}
-
-// FollowRules ends the connections in the flowtable whenever another program has changed
-// rules, until ctx ends. It needs no mutex of the state. It begins with ending them, because
-// rules may have changed while no daemon ran; no event reports that. Then it chooses for
-// networks with outbound auto, which also other networks and sandboxes can change.
-func (h *Healer) FollowRules(ctx context.Context) {
-	if h.cfg.EndFlows == nil {
-		return
-	}
-	for first, changed := true, true; ; first = false {
-		if changed {
-			h.endFlows(first)
-		}
-		h.chooseOutbound(changed)
-		select {
-		case <-ctx.Done():
-			return
-		case <-h.cfg.Watcher.RulesChanged():
-			changed = true
-		case <-h.chooses:
-			changed = false
-		}
-	}
-}
-
-// endFlows ends the connections in the flowtable. first means that no event reports it.
-func (h *Healer) endFlows(first bool) {
-	had, err := h.cfg.EndFlows()
-	if err != nil { // the table is deleted
-		h.state.Warn("end the connections in the flowtable", err)
-		h.cfg.Watcher.NoteTable(plan.FlowtableName)
-	}
-	if had && !first {
-		h.ended.Add(1)
-	}
-}
-
-// chooseOutbound chooses for networks with outbound auto. It reads the rules without the mutex
-// of the state. changed means that the rules have changed.
-func (h *Healer) chooseOutbound(changed bool) {
-	if h.cfg.Deciders == nil {
-		return
-	}
-	h.state.Lock()
-	names, paths := h.cfg.Networks.AutoPaths()
-	h.state.Unlock()
-	if len(names) == 0 {
-		return
-	}
-	why, err := h.cfg.Deciders(paths)
-	if err != nil {
-		why = slices.Repeat([]string{"the rules of the host could not be read: " + err.Error()}, len(names))
-	}
-	h.steps.Soon("follow the host's rules", func() error {
-		return h.cfg.Networks.Choose(names, why, changed, func() error {
-			return h.cfg.Applier.Settle(h.state.Desired())
-		})
-	})
 }
 
 // reportEndedFlows notes that changes of rules have ended the connections in the flowtable.
@@ -261,9 +203,6 @@ func (h *Healer) healPending(ctx context.Context) (again time.Duration) {
 	seen := h.cfg.Watcher.Take()
 	if seen.AddressesChanged() || seen.PoliciesChanged() {
 		h.state.Warn("follow the host's addresses and IPsec policies", h.cfg.RenewHost())
-	}
-	if seen.FirewallChanged() {
-		h.cfg.Watcher.NoteRules() // legacy iptables and IPsec send no messages to it
 	}
 	if seen.HostChanged() || seen.FirewallChanged() {
 		h.recheckNetworks()

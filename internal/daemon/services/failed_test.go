@@ -48,7 +48,7 @@ func TestFailedChangeKeepsHealth(t *testing.T) {
 		queue := resets.New(s)
 		steps := step.NewRunner(s, sockets.NewProxies(sockets.Config{}), queue, leases.New(leases.Config{}))
 		e := engine.New(engine.Config{Store: noStore{}})
-		all := New(Config{State: s, Steps: steps, Networks: networks.New(s, e, nil), Engine: e, Resets: queue,
+		all := New(Config{State: s, Steps: steps, Networks: networks.New(s, e, nil, 0), Engine: e, Resets: queue,
 			Applied: func(time.Duration, error) {}})
 		if err := all.health.Set([]model.VirtualService{web}); err != nil {
 			t.Fatal(err)

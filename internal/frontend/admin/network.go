@@ -25,7 +25,7 @@ type NetworkCalls interface {
 	// Unavailable returns why networks cannot exist on this host at present, by name.
 	Unavailable() map[string]string
 	// Outbound returns what was chosen for networks with outbound auto and why, by name.
-	Outbound() map[string]string
+	Outbound() map[string]api.OutboundChoice
 }
 
 // NetworkRequest creates or changes a network.
@@ -50,7 +50,7 @@ type Networks struct {
 	// Unavailable has the reasons why networks cannot exist on this host at present, by name.
 	Unavailable map[string]string `json:"unavailable,omitempty"`
 	// Outbound has what was chosen for networks with outbound auto and why, by name.
-	Outbound map[string]string `json:"outbound,omitempty"`
+	Outbound map[string]api.OutboundChoice `json:"outbound,omitempty"`
 }
 
 // networkHandlers registers the handlers of networks.

@@ -66,7 +66,7 @@ func TestDecides(t *testing.T) {
 		{name: "a mark of another link", saved: "*mangle\n:PREROUTING ACCEPT\n-A PREROUTING -i docker0 -j MARK " +
 			"--set-xmark 0x1/0xffffffff\n*filter\n:FORWARD ACCEPT\n-A FORWARD -m mark --mark 0x1 -j DROP\n"},
 		{name: "a mark that a later hook compares", want: filter, saved: "*mangle\n:FORWARD ACCEPT\n" +
-			"-A FORWARD -j MARK --set-xmark 0x1/0xffffffff\n*filter\n:FORWARD ACCEPT\n-A FORWARD -m mark --mark 0x1 -j DROP\n"},
+			"-A FORWARD -j MARK --set-xmark 0x1/0xffffffff\n" + accept + "-m mark --mark 0x1 -j DROP\n"},
 		{name: "a connection's mark that later packets have", want: filter, saved: "*mangle\n:POSTROUTING ACCEPT\n" +
 			"-A POSTROUTING -j CONNMARK --set-xmark 0x1/0xffffffff\n*filter\n:FORWARD ACCEPT\n" +
 			"-A FORWARD -m connmark --mark 0x1 -j DROP\n"},

@@ -46,7 +46,7 @@ type daemon struct {
 	views       []api.View
 	networks    []model.Network
 	unavailable map[string]string
-	outbound    map[string]string
+	outbound    map[string]api.OutboundChoice
 	services    []api.ServiceView
 	events      []api.Event
 	stats       api.Stats
@@ -61,10 +61,12 @@ type daemon struct {
 func (d *daemon) Attachments() []api.View         { return locked(d, &d.views) }
 func (d *daemon) Networks() []model.Network       { return locked(d, &d.networks) }
 func (d *daemon) Unavailable() map[string]string  { return locked(d, &d.unavailable) }
-func (d *daemon) Outbound() map[string]string     { return locked(d, &d.outbound) }
 func (d *daemon) Services() []api.ServiceView     { return locked(d, &d.services) }
 func (d *daemon) Events() []api.Event             { return locked(d, &d.events) }
 func (d *daemon) Stats(context.Context) api.Stats { return locked(d, &d.stats) }
+func (d *daemon) Outbound() map[string]api.OutboundChoice {
+	return locked(d, &d.outbound)
+}
 func (d *daemon) Fill() api.Stats {
 	s := locked(d, &d.stats)
 	return api.Stats{Conntrack: s.Conntrack, EBPF: s.EBPF}

@@ -1,0 +1,124 @@
+package repair
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"fairlead/internal/daemon/networks"
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// FollowRules ends the connections in the flowtable whenever another program has changed
+// rules, until ctx ends. It needs no mutex of the state. It begins with ending them, because
+// rules may have changed while no daemon ran; no event reports that. Then it chooses for
+// networks with outbound auto, which also other networks and sandboxes can change.
+func (h *Healer) FollowRules(ctx context.Context) {
+	if h.cfg.EndFlows == nil {
+		return
+	}
+	p := pace{wanted: true}
+	changed := true // since the rules were read
+	h.endFlows(true)
+	for {
+		wait, waits := p.wait(time.Now())
+		if waits && wait <= 0 {
+			took, next := h.chooseOutbound(changed)
+			p.read(time.Now(), took, next)
+			changed = false
+			continue
+		}
+		var due <-chan time.Time
+		if waits {
+			due = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-due:
+		case <-h.cfg.Watcher.RulesChanged():
+			h.endFlows(false)
+			changed, p.wanted = true, true
+		case <-h.chooses:
+			p.wanted = true
+		}
+	}
+}
+
+// endFlows ends the connections in the flowtable. first means that no event reports it.
+func (h *Healer) endFlows(first bool) {
+	had, err := h.cfg.EndFlows()
+	if err != nil { // the table is deleted
+		h.state.Warn("end the connections in the flowtable", err)
+		h.cfg.Watcher.NoteTable(plan.FlowtableName)
+	}
+	if had && !first {
+		h.ended.Add(1)
+	}
+}
+
+// chooseOutbound chooses for networks with outbound auto. changed means that the rules have
+// changed. It returns how long it took to read them, and when to choose again although nothing
+// has changed; zero means never.
+func (h *Healer) chooseOutbound(changed bool) (took time.Duration, again time.Time) {
+	if h.cfg.Deciders == nil {
+		return 0, again
+	}
+	h.state.Lock()
+	w := h.state.Desired()
+	h.state.Unlock()
+	f, _, took := h.findOutbound(w)
+	f.Changed = changed
+	if len(f.Names) == 0 {
+		return 0, again
+	}
+	h.steps.Soon("follow the host's rules", func() error {
+		return h.cfg.Networks.Choose(f, func() error { return h.cfg.Applier.Settle(h.state.Desired()) })
+	})
+	h.state.Lock()
+	defer h.state.Unlock()
+	return took, h.cfg.Networks.NextChoice()
+}
+
+// findOutbound finds out what the host's rules say about the networks of a state and the paths
+// of their packets. It reads the rules without the mutex of the state.
+func (h *Healer) findOutbound(w model.Desired) (f networks.Finding, paths []rules.Path, took time.Duration) {
+	h.state.Lock()
+	f.Names, paths = h.cfg.Networks.AutoPaths(w)
+	h.state.Unlock()
+	if len(paths) == 0 {
+		return f, nil, 0
+	}
+	began := time.Now()
+	why, err := h.cfg.Deciders(paths)
+	if err != nil {
+		why = slices.Repeat([]string{"the rules of the host could not be read: " + err.Error()}, len(paths))
+	}
+	f.Why, f.At = why, time.Now()
+	return f, paths, f.At.Sub(began)
+}
+
+// KeepOutbound chooses for the networks of a state that is not applied yet and for which an
+// earlier process has chosen ebpf, so that their connections continue.
+func (h *Healer) KeepOutbound(w model.Desired) {
+	if h.cfg.Deciders == nil {
+		return
+	}
+	f, paths, _ := h.findOutbound(w)
+	if len(f.Names) == 0 {
+		return
+	}
+	found, err := h.cfg.Outbounds()
+	h.state.Warn("read which connections eBPF translates", err)
+	var kept networks.Finding
+	for i, name := range f.Names {
+		if slices.ContainsFunc(found, func(o plan.Outbound) bool { return o.Router == paths[i].Router }) {
+			kept.Names, kept.Why = append(kept.Names, name), append(kept.Why, f.Why[i])
+		}
+	}
+	h.state.Lock()
+	defer h.state.Unlock()
+	h.state.Warn("keep what was chosen", h.cfg.Networks.Choose(kept, func() error { return nil }))
+}

@@ -14,8 +14,8 @@ func (c Condition) Matches(p Packet) Answer {
 	if c.Any != nil && len(c.Fields) > 0 {
 		answer = c.anyBit(p)
 	}
-	for _, tuple := range c.In {
-		answer = max(answer, c.within(p, tuple))
+	for i := 0; i < len(c.In) && answer != Yes; i++ {
+		answer = max(answer, c.within(p, c.In[i]))
 	}
 	if c.Not {
 		return answer.Not()
@@ -39,12 +39,12 @@ func (c Condition) anyBit(p Packet) Answer {
 
 // within returns whether all fields are in their ranges.
 func (c Condition) within(p Packet, tuple []Range) Answer {
+	if len(tuple) > len(c.Fields) {
+		return Maybe
+	}
 	answer := Yes
-	for i, r := range tuple {
-		if i >= len(c.Fields) {
-			return Maybe
-		}
-		answer = min(answer, c.inRange(p, c.Fields[i], r))
+	for i := 0; i < len(tuple) && answer != No; i++ {
+		answer = min(answer, c.inRange(p, c.Fields[i], tuple[i]))
 	}
 	return answer
 }
@@ -158,8 +158,8 @@ func (r Rule) Matches(p Packet) Answer {
 	if r.Partial {
 		answer = Maybe
 	}
-	for _, c := range r.Conditions {
-		answer = min(answer, c.Matches(p))
+	for i := 0; i < len(r.Conditions) && answer != No; i++ {
+		answer = min(answer, r.Conditions[i].Matches(p))
 	}
 	return answer
 }

@@ -35,8 +35,11 @@ const pathDashboard = "/dashboard"
 
 // console answers requests to api@internal and to dashboard@internal.
 type console struct {
-	// api answers the paths of the API. dashboard is nil if there is none.
-	api       http.Handler
+	// prefix is what all paths that clients ask for begin with.
+	prefix string
+	// api answers the paths of the API without the prefix, and prefixed those with it.
+	api, prefixed http.Handler
+	// dashboard is nil if there is none.
 	dashboard Dashboard
 	objects   func() view.RawData
 }
@@ -46,7 +49,13 @@ func newConsole(static view.Static, objects func() view.RawData, source func() e
 	mux := http.NewServeMux()
 	view.Add(mux, static, objects)
 	mux.Handle("GET /api/explain", explain.Handler(source))
-	return &console{api: mux, objects: objects}
+	c := &console{prefix: static.API.Prefix(), api: mux, prefixed: mux, objects: objects}
+	if c.prefix != "" {
+		below := http.NewServeMux()
+		below.Handle(c.prefix+"/", http.StripPrefix(c.prefix, mux))
+		c.prefixed = below
+	}
+	return c
 }
 
 // close ends the responses of the dashboard that have no end of their own.
@@ -58,30 +67,32 @@ func (c *console) close() {
 
 // serveAPI answers requests to api@internal: the API, and the pages if there are any.
 func (c *console) serveAPI(w http.ResponseWriter, r *http.Request) {
-	switch path := r.URL.Path; {
-	case c.dashboard == nil:
-		c.api.ServeHTTP(w, r)
-	case path == "/" || path == pathDashboard:
-		http.Redirect(w, r, pathDashboard+"/", http.StatusFound)
+	path, below := strings.CutPrefix(r.URL.Path, c.prefix)
+	switch {
+	case c.dashboard == nil || !below:
+		c.prefixed.ServeHTTP(w, r)
+	case path == "" || path == "/" || path == pathDashboard:
+		http.Redirect(w, r, c.prefix+pathDashboard+"/", http.StatusFound)
 	case strings.HasPrefix(path, pathDashboard+"/"):
 		c.dashboard.ServeHTTP(w, r)
 	default:
-		c.api.ServeHTTP(w, r)
+		c.prefixed.ServeHTTP(w, r)
 	}
 }
 
 // serveDashboard answers requests to dashboard@internal. As in Traefik, the middleware stripPrefix, which sets the
 // header X-Forwarded-Prefix, may have removed the prefix of the pages.
 func (c *console) serveDashboard(w http.ResponseWriter, r *http.Request) {
-	path := r.URL.Path
-	whole := path == pathDashboard || path == "/" && r.Header.Get("X-Forwarded-Prefix") == ""
-	if c.dashboard == nil || whole || strings.HasPrefix(path, pathDashboard+"/") || strings.HasPrefix(path, "/api/") {
+	path, below := strings.CutPrefix(r.URL.Path, c.prefix)
+	whole := path == pathDashboard || strings.HasPrefix(path, pathDashboard+"/") || strings.HasPrefix(path, "/api/")
+	if c.dashboard == nil || below && whole || r.Header.Get("X-Forwarded-Prefix") == "" {
 		c.serveAPI(w, r)
 		return
 	}
-	prefixed := r.Clone(r.Context())
-	prefixed.URL.Path, prefixed.URL.RawPath = pathDashboard+"/"+strings.TrimPrefix(path, "/"), ""
-	c.dashboard.ServeHTTP(w, prefixed)
+	restored := r.Clone(r.Context())
+	restored.URL.Path = c.prefix + pathDashboard + "/" + strings.TrimPrefix(r.URL.Path, "/")
+	restored.URL.RawPath = ""
+	c.dashboard.ServeHTTP(w, restored)
 }
 
 // read answers a path of the API. Objects are not encoded: with thousands of routers, that takes longer than to show

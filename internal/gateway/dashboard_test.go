@@ -86,6 +86,46 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// TestBasePath asks for the API and the pages below api.basePath, and at paths that are not below it.
+func TestBasePath(t *testing.T) {
+	static := model.Static{API: &model.API{Dashboard: true, Insecure: true, BasePath: "/a/traefik"},
+		EntryPoints: []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0"}, {Name: "traefik",
+			Address: "127.0.0.1:0"}}}
+	w, made := dashboardWorld(t, static)
+	ask := func(hosts []string, all map[string]string) {
+		t.Helper()
+		for _, host := range hosts {
+			for path, want := range all {
+				status, body := w.get("http://" + host + path)
+				if !strings.HasPrefix(fmt.Sprint(status, " ", body), want) {
+					t.Errorf("%s%s: %d %q, want %q", host, path, status, body, want)
+				}
+			}
+		}
+	}
+	with := map[string]string{"/a/traefik": "302", "/a/traefik/": "302", "/a/traefik/dashboard": "302",
+		"/a/traefik/dashboard/routers": "200 page /a/traefik/dashboard/routers of /a/traefik/dashboard\n",
+		"/a/traefik/api/version":       `200 {"Version":"fairlead"`, "/a/traefik/api/rawdata": "200",
+		"/a/traefik/api/http/routers/api@file": "200", "/a/traefik/api/http/routers/%61pi@file": "200",
+		"/a/traefik/api/none": "404", "/a/traefik/none": "404"}
+	without := map[string]string{"/": "404", "/dashboard": "404", "/dashboard/": "404", "/api/version": "404",
+		"/a/": "404", "/a/traefikdashboard/": "404", "/a/traefikapi/version": "404",
+		"/traefik/api/version": "404", "/a/traefik/a/traefik/api/version": "404"}
+	ask([]string{"api.test", "pages.test"}, with)
+	ask([]string{"api.test", "pages.test"}, without)
+	ask([]string{"stripped.test"}, map[string]string{
+		"/dashboard/routers": "200 page /a/traefik/dashboard/routers of /a/traefik/dashboard\n",
+		"/dashboard/":        "200 page /a/traefik/dashboard/ of", "/a/traefik/api/version": "200"})
+	var version map[string]any
+	if err := made.Read(t.Context(), "/api/version", &version); err != nil {
+		t.Errorf("the pages read the API: %v", err)
+	}
+	w.address = w.sockets["traefik"].TCP.Addr().String()
+	w.client.CloseIdleConnections()
+	ask([]string{"insecure.test"}, with)
+	ask([]string{"insecure.test"}, without)
+}
+
 // TestNoDashboard: without api.dashboard there is the API alone, also at dashboard@internal.
 func TestNoDashboard(t *testing.T) {
 	w, made := dashboardWorld(t, model.Static{API: &model.API{}})

@@ -74,7 +74,8 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 // before Apply.
 func (g *Gateway) AddDashboard(make func(Shown) Dashboard) {
 	if g.console != nil && g.static.API.Dashboard && make != nil {
-		g.console.dashboard = make(Shown{Base: pathDashboard, Read: g.console.read, Totals: g.Totals})
+		g.console.dashboard = make(Shown{Base: g.console.prefix + pathDashboard, Read: g.console.read,
+			Totals: g.Totals})
 	}
 }
 

@@ -23,7 +23,6 @@ func Unused(s gateway.Static) (notes []string) {
 	if s.Metrics != nil {
 		add(len(s.Metrics.HeaderLabels) > 0, "metrics.prometheus.headerLabels")
 	}
-	add(s.API != nil && s.API.BasePath != "" && s.API.BasePath != "/", "api.basePath")
 	for _, e := range s.EntryPoints {
 		at := "entryPoints." + e.Name + "."
 		add(e.HTTP3 != nil && (e.MaxRequests > 0 || e.MaxAge > 0),

@@ -243,6 +243,8 @@ var rows = []row{
 	{"The API shows hashes", func(d difference) bool {
 		return strings.HasPrefix(d.Where, "raw ") && strings.Contains(d.Here, "(hidden)")
 	}},
+	{"With `api.insecure`", nil},
+	{"`api.basePath` may be", nil},
 	{"A router that is disabled", func(d difference) bool {
 		return strings.HasPrefix(d.Where, "raw /routers/") && strings.HasSuffix(d.Where, "/using")
 	}},

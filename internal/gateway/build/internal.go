@@ -2,6 +2,7 @@ package build
 
 import (
 	"cmp"
+	"fmt"
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
@@ -12,10 +13,11 @@ import (
 func (b *builder) addInternal() {
 	s := b.Static
 	if s.API != nil && s.API.Insecure {
-		b.internalRouter("api@internal", "traefik", "PathPrefix(`/api`)")
+		at := s.API.Prefix()
+		b.internalRouter("api@internal", "traefik", "PathPrefix(`"+at+"/api`)")
 		if s.API.Dashboard {
-			b.internalRouter("dashboard@internal", "traefik",
-				"Path(`/`) || Path(`/dashboard`) || PathPrefix(`/dashboard/`)")
+			b.internalRouter("dashboard@internal", "traefik", fmt.Sprintf("Path(`%s`) || Path(`%s/`) || "+
+				"Path(`%[2]s/dashboard`) || PathPrefix(`%[2]s/dashboard/`)", cmp.Or(at, "/"), at))
 		}
 	}
 	if s.Ping != nil && !s.Ping.ManualRouting {
@@ -30,7 +32,7 @@ func (b *builder) addInternal() {
 func (b *builder) internalRouter(name, entry, text string) {
 	parsed, err := rule.Parse(text, "v3")
 	if err != nil {
-		panic(err) // the rules are constants
+		panic(err) // the rules are constants, and the prefix of the API was checked
 	}
 	b.status.Of("router", name)
 	r := &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority,

@@ -144,9 +144,12 @@ type API struct {
 	Dashboard bool
 	// Insecure serves the API at the entry point "traefik".
 	Insecure bool
-	// BasePath is the path below which the API is served, by default "/".
+	// BasePath is "/" or the path below which the API and the dashboard are served, such as "/traefik".
 	BasePath string
 }
+
+// Prefix returns what the paths of the API and the dashboard begin with: BasePath without a slash at its end.
+func (a *API) Prefix() string { return strings.TrimSuffix(a.BasePath, "/") }
 
 // Ping answers 200 at /ping while the gateway accepts requests.
 type Ping struct {

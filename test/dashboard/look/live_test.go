@@ -64,7 +64,7 @@ var gatewayPages = map[string]string{"/dashboard/": "absent@docker", "/dashboard
 
 // TestGatewayShowsItself opens the pages at a router to api@internal of a gateway that serves, as users of Traefik do.
 func TestGatewayShowsItself(t *testing.T) {
-	at, _ := serveGateway(t)
+	at, _ := serveGateway(t, "/")
 	b := browser.Start(t, nil)
 	for _, v := range []browser.View{telephone, desktop} {
 		p := b.Page(t, v)
@@ -87,19 +87,52 @@ func TestGatewayShowsItself(t *testing.T) {
 	}
 }
 
-// serveGateway runs a gateway with the objects of newGateway, and a router to its API, until the test ends.
-func serveGateway(t testing.TB) (address string, g *gateway.Gateway) {
+// TestBasePath uses the pages of a gateway below api.basePath: links, forms, the filter, style, script and stream stay
+// below it.
+func TestBasePath(t *testing.T) {
+	at, g := serveGateway(t, "/traefik")
+	p := browser.Start(t, nil).Page(t, desktop)
+	p.Open(at + "/traefik")
+	p.Wait(`document.querySelector("#state.live") && getComputedStyle(document.querySelector("nav ul")).display == "flex"`)
+	p.Value(`document.querySelector("nav a[href$=routers]").click()`, nil)
+	p.Wait(`location.pathname == "/traefik/dashboard/routers" && document.readyState == "complete"`)
+	config := shownConfig()
+	config.HTTP.Routers["late@docker"] = &wanted.Router{Rule: "Host(`late.example.com`)", Service: "shop@docker"}
+	g.Apply(config, nil)
+	p.Wait(`document.body.innerText.includes("late.example.com")`)
+	p.Value(`document.querySelector("input[type=search]").focus()`, nil)
+	p.Type("late@docker")
+	p.Wait(`location.search == "?q=late%40docker" && !document.body.innerText.includes("absent@docker")`)
+	p.Value(`document.querySelector("form.ask input[name=url]").value = "http://shop.example.com/cart",
+		setTimeout(() => document.querySelector("form.ask button").click())`, nil)
+	p.Wait(`location.search.includes("url=") && document.body.innerText.includes("shop@docker")`)
+	if got := p.Text(`[...document.querySelectorAll("[href], [src], [action]")].flatMap(e => ["href", "src",
+		"action"].map(a => e.getAttribute(a)).filter(to => to && !/^#|^[/]traefik[/]dashboard[/]/.test(to))).join()`); got !=
+		"" {
+		t.Errorf("links that leave the base path: %s", got)
+	}
+	p.Open(p.Text("location.href"))
+	check(t, p, "the answer below the base path")
+}
+
+// shownConfig has the objects of newGateway, and a router to the API.
+func shownConfig() *wanted.Config {
+	config := gatewayConfig(plain)
+	config.HTTP.Routers["dashboard@docker"] = &wanted.Router{Rule: "PathPrefix(`/`)", Service: "api@internal"}
+	return config
+}
+
+// serveGateway runs a gateway with shownConfig until the test ends. base is api.basePath.
+func serveGateway(t testing.TB, base string) (address string, g *gateway.Gateway) {
 	t.Helper()
 	static := wanted.Static{EntryPoints: []wanted.EntryPoint{{Name: "web", Address: "127.0.0.1:0"}},
-		Default: []string{"web"}, API: &wanted.API{Dashboard: true}}
+		Default: []string{"web"}, API: &wanted.API{Dashboard: true, BasePath: base}}
 	g, err := gateway.New(static, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.AddDashboard(atgateway.New("test"))
-	config := gatewayConfig(plain)
-	config.HTTP.Routers["dashboard@docker"] = &wanted.Router{Rule: "PathPrefix(`/`)", Service: "api@internal"}
-	g.Apply(config, nil)
+	g.Apply(shownConfig(), nil)
 	sockets, err := entries.Listen(static.EntryPoints)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +152,7 @@ func serveGateway(t testing.TB) (address string, g *gateway.Gateway) {
 // TestGatewayKeepsTheAPI: beside the pages, the paths of Traefik's API answer as before, and the pages have the same
 // content security policy as the daemon's.
 func TestGatewayKeepsTheAPI(t *testing.T) {
-	at, _ := serveGateway(t)
+	at, _ := serveGateway(t, "/")
 	for path, want := range map[string]string{"/api/version": `{"Version":"fairlead"`,
 		"/api/http/routers/shop@docker": `{"name"`,
 		"/dashboard/":                   "<!doctype html>"} {

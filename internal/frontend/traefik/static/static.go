@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -87,7 +89,7 @@ func (b *builder) build(s *allSettings) gateway.Static {
 	}
 	if s.API != nil {
 		out.API = &gateway.API{Insecure: s.API.Insecure, Dashboard: s.API.Dashboard == nil || *s.API.Dashboard,
-			BasePath: cmp.Or(s.API.BasePath, "/")}
+			BasePath: b.basePath(s.API.BasePath)}
 	}
 	if out.Ping != nil {
 		out.Ping.EntryPoint = cmp.Or(out.Ping.EntryPoint, internalEntryPoint)
@@ -104,6 +106,18 @@ func (b *builder) build(s *allSettings) gateway.Static {
 	b.entryPoints(s, &out)
 	out.Resolvers = b.resolvers(s.CertificatesResolvers, out.EntryPoints)
 	return out
+}
+
+// plainPath matches the paths that mean the same in URLs, rules and HTML.
+var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*/?$`)
+
+// basePath returns the path of the API without a slash at its end.
+func (b *builder) basePath(text string) string {
+	clean := path.Clean("/" + text)
+	if !plainPath.MatchString(text) || text != clean && text != clean+"/" && text != "" {
+		b.mistake("api.basePath", "value %q: want a path such as /traefik, of letters, digits and - . _ ~", text)
+	}
+	return clean
 }
 
 // The values of settings that have one of some words.

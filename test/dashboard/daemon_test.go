@@ -3,13 +3,17 @@ package dashboard_test
 import (
 	"bufio"
 	"context"
+	"maps"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"fairlead/internal/child"
+	"fairlead/internal/gateway/view"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/test/daemons"
@@ -100,6 +104,41 @@ func TestDaemonServesItsDashboard(t *testing.T) {
 	}
 	if got := eventually(t, c, "/ports"); !strings.Contains(got, "service web") {
 		t.Errorf("/ports has no port of the service:\n%.1000s", got)
+	}
+}
+
+// declared is a gateway with a router that serves, and one whose middleware no container has.
+const declared = `
+gateway:
+  entryPoints: {web: {address: "192.0.2.1:8000"}}
+  providers: {docker: {endpoint: "unix://DIR/no-engine"}}
+  http:
+    routers:
+      sound: {rule: "Host(` + "`sound.example.com`" + `)", service: site}
+      faulty: {rule: "Host(` + "`faulty.example.com`" + `)", service: site, middlewares: ["absent@docker"]}
+    services:
+      site: {loadBalancer: {servers: [{url: "http://127.0.0.1:1"}]}}
+`
+
+// TestGatewayReportsWhatIsWrong: the first page asks the daemon's gateway, a process of its own, for what is wrong, and
+// gets no router that serves.
+func TestGatewayReportsWhatIsWrong(t *testing.T) {
+	d, _ := host(t)
+	file := filepath.Join(t.TempDir(), "fairlead.yaml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(declared, "DIR", filepath.Dir(file))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.Run("apply", "-f", file)
+	for query, want := range map[string]string{"": "faulty@file sound@file", "?" + view.ParamWrong: "faulty@file"} {
+		var raw view.RawData
+		err := d.Client.Gateway(t.Context(), "/api/rawdata"+query, &raw)
+		if got := strings.Join(slices.Sorted(maps.Keys(raw.Routers)), " "); err != nil || got != want {
+			t.Errorf("/api/rawdata%s: routers %s, want %s; %v", query, got, want, err)
+		}
+	}
+	got := eventually(t, overUnix(strings.TrimPrefix(d.Dashboard, "unix:")), "/")
+	if !strings.Contains(got, "router faulty@file: middleware absent@docker") || strings.Contains(got, "sound@file") {
+		t.Errorf("the first page shows:\n%.2000s", got)
 	}
 }
 

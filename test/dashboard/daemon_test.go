@@ -86,7 +86,7 @@ func TestDaemonServesItsDashboard(t *testing.T) {
 		"/services":         {"192.0.2.7:8080", "web", "drain"},
 		"/service?name=web": {"192.0.2.80:80", "nft", "a command requested it", "fairlead service show web"},
 		"/events":           {"draining", "service web real 192.0.2.7:8080"},
-		"/paths":            {"bridge+nat", "can be built"},
+		"/paths":            {"bridge+nat", "can be built", "There is no network"},
 		"/flows":            {"conntrack", "192.0.2.7:8080"},
 		"/routers":          {"The daemon runs no gateway"},
 		"/certificates":     {"The daemon runs no gateway"},

@@ -246,22 +246,9 @@ func printNetworks(r *command.Remote, ctx context.Context, all admin.Networks, s
 	names := command.AskDocker(ctx, origins)
 	rows := [][]string{{"NAME", "DRIVER", "SUBNETS", "ADDRESS", "PARENT", "STATE"}}
 	for _, n := range all.Networks {
-		state := state
-		if why := all.Unavailable[n.Name]; why != "" {
-			state = "unavailable: " + why
-		} else if choice, ok := all.Outbound[n.Name]; ok {
-			state += "; " + choice.String()
-		}
-		var subnets, own []string
-		for _, s := range n.Subnets {
-			subnets = append(subnets, s.Prefix.String())
-			if !n.Traits().OnLAN {
-				own = append(own, s.HostAddress().String())
-			}
-		}
-		rows = append(rows, []string{names.Network(n.Name), string(n.Driver),
-			wording.OrDash(strings.Join(subnets, " ")), wording.OrDash(strings.Join(own, " ")),
-			wording.OrDash(n.Parent), wording.OrDash(state)})
+		row := wording.NetworkRow(n, all.State(n.Name, state))
+		row[0] = names.Network(n.Name)
+		rows = append(rows, row)
 	}
 	return r.Tabled(rows)
 }

@@ -53,6 +53,18 @@ type Networks struct {
 	Outbound map[string]api.OutboundChoice `json:"outbound,omitempty"`
 }
 
+// State returns the state of a network: known, with what was chosen for outbound auto and why, or why the network is
+// unavailable.
+func (n Networks) State(name, known string) string {
+	if why := n.Unavailable[name]; why != "" {
+		return "unavailable: " + why
+	}
+	if choice, ok := n.Outbound[name]; ok {
+		return known + "; " + choice.String()
+	}
+	return known
+}
+
 // networkHandlers registers the handlers of networks.
 func networkHandlers(mux *http.ServeMux, d NetworkCalls) {
 	CreateNetwork.handle(mux, func(_ context.Context, r NetworkRequest) (api.Result, error) {

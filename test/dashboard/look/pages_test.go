@@ -23,7 +23,7 @@ func pagesOf(name func(string) string) map[string]string {
 	return map[string]string{
 		"/":                                "status 503",
 		"/ports":                           "8080",
-		"/paths":                           "nat",
+		"/paths":                           "would decide",
 		"/explain?from=192.0.2.7&to=:8080": "enters the sandbox",
 		"/services":                        "the database does not answer",
 		"/service?name=" + url.QueryEscape(name("web")): "172.30.0.3",
@@ -91,13 +91,15 @@ func TestEveryPage(t *testing.T) {
 }
 
 // reading are the pages that show values of the daemon. They say if it does not answer any more.
-var reading = map[string]bool{"/": true, "/services": true, "/service?name=web": true, "/flows": true, "/events": true,
+var reading = map[string]bool{"/": true, "/paths": true, "/services": true, "/service?name=web": true, "/flows": true,
+	"/events":  true,
 	"/routers": true, "/certificates": true, "/cluster": true}
 
 // emptyTexts are what pages show on a host with nothing.
 var emptyTexts = map[string]string{"/": "Nothing that this page reads is wrong.", "/ports": "No port is in use.",
-	"/services": "There is no virtual service", "/service?name=web": "There is no service web.",
-	"/events": "There is no event", "/routers": "The daemon runs no gateway",
+	"/paths": "There is no network", "/services": "There is no virtual service",
+	"/service?name=web": "There is no service web.",
+	"/events":           "There is no event", "/routers": "The daemon runs no gateway",
 	"/certificates": "The daemon runs no gateway", "/cluster": "This host belongs to no cluster"}
 
 // TestEmptyAndStalePages opens every page of a host with nothing, and of one whose daemon was killed while the pages

@@ -159,9 +159,11 @@ func newDaemon(t testing.TB, name func(string) string) *daemon {
 	now := time.Now()
 	d := &daemon{unavailable: map[string]string{name("lab"): "its parent eth7 does not exist"}}
 	d.networks = []model.Network{
-		{Name: name("shop"), Driver: "bridge",
+		{Name: name("shop"), Driver: "bridge", Outbound: model.OutboundAuto,
 			Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/24")}}},
 		{Name: name("lab"), Driver: "macvlan", Parent: "eth7"}}
+	d.outbound = map[string]api.OutboundChoice{name("shop"): {Chosen: "nft",
+		Why: name("rule 3 of chain DOCKER-USER would decide")}}
 	ports := []model.Publish{{Endpoint: name("web-1"), Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080),
 		Ports: model.Port(80)}, {Endpoint: name("web-1"), Via: model.ViaProxy, Proto: model.UDP,
 		HostPorts: model.PortRange{First: 9000, Last: 9010}, Ports: model.PortRange{First: 9000, Last: 9010}}}

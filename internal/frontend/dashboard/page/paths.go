@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/dashboard/table"
 	"fairlead/internal/lab/report"
 	"fairlead/internal/lab/result"
@@ -15,7 +16,8 @@ import (
 
 func pathsPage() Page {
 	return Page{Path: "paths", Title: "Paths", needs: hasHost, command: fixed("fairlead paths"),
-		Question: "What each path to a container promises, why, what it needs, and what it costs as measured here.",
+		Question: "What each path to a container promises, why, what it needs, and what it costs as measured here; " +
+			"which networks there are.",
 		view: func(v *Visit) []Section {
 			var facts plan.Facts
 			probed := false
@@ -27,13 +29,47 @@ func pathsPage() Page {
 				courses = l.Courses
 			}
 			alone, published := divided(all)
-			return []Section{
+			return append(networkSection(v), []Section{
 				{ID: "published", Title: "Drivers with publish modes",
 					Table: v.tabled(pathTable("p", "Paths to published ports", published, probed, promise.Publish(),
 						courses))},
 				{ID: "alone", Title: "Drivers", Table: v.tabled(pathTable("d", "Paths by drivers alone", alone, probed,
-					promise.Driver(), courses))}}
+					promise.Driver(), courses))}}...)
 		}}
+}
+
+// networkSection returns the networks of the daemon, with what was chosen for outbound auto and why.
+func networkSection(v *Visit) []Section {
+	if !hasDaemon(v.Site) {
+		return nil
+	}
+	all, ok := get(v, v.Sources.Networks, "networks")
+	if !ok {
+		return nil
+	}
+	at := table.Sorted(len(all.Networks), func(a, b int) int {
+		return order[networkState(all, a)] - order[networkState(all, b)]
+	})
+	return []Section{{ID: "networks", Title: "Networks", Command: "fairlead network ls",
+		Table: v.tabled(table.Table{ID: "n", Caption: "Networks", N: len(at),
+			Empty: "There is no network: create one with `fairlead network create`.",
+			Columns: table.Columns("name=Name|driver=Driver|subnets=Subnets|address=Address|parent=Parent|" +
+				"state=State"),
+			Row: func(i int) table.Row {
+				n := all.Networks[at[i]]
+				row := table.Row{ID: table.ID("network", n.Name),
+					Cells: table.Texts(wording.NetworkRow(n, all.State(n.Name, "available"))...)}
+				row.Cells[5].State = networkState(all, at[i])
+				return row
+			}})}}
+}
+
+// networkState says how good the state of a network is.
+func networkState(all admin.Networks, i int) table.State {
+	if all.Unavailable[all.Networks[i].Name] != "" {
+		return table.Bad
+	}
+	return table.OK
 }
 
 // divided divides the paths into drivers alone and those with a publish mode.

@@ -57,29 +57,40 @@ func New[T any](read func(context.Context) (T, error), changes func() uint64) *S
 }
 
 // Get returns the newest value. It waits for a reading until ctx ends.
-func (s *Source[T]) Get(ctx context.Context) (T, Status) {
-	return Derive(ctx, s, "", func(value T) T { return value })
+func (s *Source[T]) Get(ctx context.Context) (value T, status Status) {
+	v, status := s.get(ctx)
+	if v != nil {
+		value, _ = v.read.(T) // nil if T is an interface
+	}
+	return value, status
 }
 
 // Derive returns what a function makes of the newest value. The result is used for the same value and name for
 // derivedFor, so that the work is not repeated for each viewer and each change of other values. The function must not
 // depend on the viewer. What it says about the time, such as how long a certificate is valid, is that much older.
 func Derive[T, D any](ctx context.Context, s *Source[T], name string, of func(T) D) (D, Status) {
+	d, status := s.derive(ctx, name, func(read any) any {
+		value, _ := read.(T) // nil if T is an interface
+		return of(value)
+	})
+	value, _ := d.(D) // nil before the first reading
+	return value, status
+}
+
+// derive is Derive without the types: the compiler copies a generic function for each pair of them.
+func (s *reader) derive(ctx context.Context, name string, of func(read any) any) (any, Status) {
 	v, status := s.get(ctx)
-	if v == nil { // before the first reading
-		var none D
-		return none, status
+	if v == nil {
+		return nil, status
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	old := v.derived[name]
-	d, ok := old.value.(D)
-	if !ok || time.Since(old.made) >= derivedFor {
-		value, _ := v.read.(T) // nil if T is an interface
-		d = of(value)
-		v.derived[name] = derived{d, time.Now()}
+	d, ok := v.derived[name]
+	if !ok || time.Since(d.made) >= derivedFor {
+		d = derived{of(v.read), time.Now()}
+		v.derived[name] = d
 	}
-	return d, status
+	return d.value, status
 }
 
 // derivedFor is how long a derived value is used: less than a page stays as it is.

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"fairlead/internal/model"
@@ -166,8 +168,87 @@ type NodeFinding struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// Urgency is how soon a state needs attention.
+type Urgency int
+
+// The urgencies, in the order in which people want to see the states.
+const (
+	UrgentFailed Urgency = iota
+	UrgentChanging
+	UrgentUnknown
+	UrgentNot
+)
+
+// Urgency returns that of the state of a real server.
+func (s RealStatus) Urgency() Urgency {
+	switch s {
+	case RealUp:
+		return UrgentNot
+	case RealDown:
+		return UrgentFailed
+	case "":
+		return UrgentUnknown
+	}
+	return UrgentChanging
+}
+
+// Urgency returns that of the state of the service.
+func (v ServiceView) Urgency() Urgency {
+	switch {
+	case v.Status == ServiceUp && v.Problem == "":
+		return UrgentNot
+	case v.Status == ServiceUp, v.Status == ServiceSorry, v.Status == ServicePanics:
+		return UrgentChanging
+	}
+	return UrgentFailed
+}
+
+// ServiceTotal is how many services and real servers there are.
+type ServiceTotal struct {
+	Services int `json:"services"`
+	Reals    int `json:"reals"`
+}
+
+// FirstServices are the most urgent services and real servers. Their settings have no real servers.
+type FirstServices struct {
+	Services []ServiceView
+	Total    ServiceTotal
+}
+
+// FirstServicesOf returns the n most urgent services, the n most urgent real servers, and the services of these. The
+// services keep their order; the real servers of each are in the order of their urgency.
+func FirstServicesOf(all []ServiceView, n int) FirstServices {
+	type real struct{ service, server int }
+	var reals []real
+	services := make([]int, len(all))
+	for i, s := range all {
+		services[i] = i
+		for j := range s.Servers {
+			reals = append(reals, real{i, j})
+		}
+	}
+	first := FirstServices{Total: ServiceTotal{len(services), len(reals)}}
+	slices.SortStableFunc(services, func(a, b int) int { return int(all[a].Urgency() - all[b].Urgency()) })
+	slices.SortStableFunc(reals, func(a, b real) int {
+		return int(all[a.service].Servers[a.server].State.Urgency() - all[b.service].Servers[b.server].State.Urgency())
+	})
+	shown := map[int][]RealView{}
+	for _, i := range services[:max(0, min(n, len(services)))] {
+		shown[i] = nil
+	}
+	for _, r := range reals[:max(0, min(n, len(reals)))] {
+		shown[r.service] = append(shown[r.service], all[r.service].Servers[r.server])
+	}
+	for _, i := range slices.Sorted(maps.Keys(shown)) {
+		s := all[i]
+		s.Servers, s.Reals = shown[i], nil
+		first.Services = append(first.Services, s)
+	}
+	return first
+}
+
 // WrongServices returns the services that are not up, or have a problem or a real server that is not up. They have only
-// those real servers.
+// those real servers, and their settings have none.
 func WrongServices(all []ServiceView) (wrong []ServiceView) {
 	for _, s := range all {
 		var out []RealView
@@ -176,6 +257,7 @@ func WrongServices(all []ServiceView) (wrong []ServiceView) {
 				out = append(out, r)
 			}
 		}
+		s.Reals = nil
 		if s.Servers = out; s.Status != ServiceUp || s.Problem != "" || len(out) > 0 {
 			wrong = append(wrong, s)
 		}

@@ -36,7 +36,7 @@ var Orders = []Order{
 	},
 	{
 		Tree: "internal/frontend/dashboard",
-		Floors: [][]string{{"access", "asset", "table", "picture", "source", "history"}, {"page"}, {"chart", "."},
+		Floors: [][]string{{"access", "asset", "table", "picture", "history"}, {"source"}, {"page"}, {"chart", "."},
 			{"atgateway"}},
 	},
 	{

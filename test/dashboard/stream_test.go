@@ -3,14 +3,17 @@ package dashboard_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -221,5 +224,56 @@ func TestFirstPageReadsWhatIsWrong(t *testing.T) {
 		if f.asked[path] != 0 || f.asked[path+"?wrong"] == 0 {
 			t.Errorf("%s: %v", path, f.asked)
 		}
+	}
+}
+
+// TestServicesReadsWhatItShows: with thousands of real servers, the page of services asks for the rows that it shows.
+// For a filter, it asks for all.
+func TestServicesReadsWhatItShows(t *testing.T) {
+	f := newFake(t, values(time.Now()))
+	at := served(t, f, nil).URL
+	asked := func(path string) int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.asked[path]
+	}
+	if get(t, at+"/services"); asked("/v1/services") != 0 || asked("/v1/services?first=100") != 1 {
+		t.Errorf("the page asks for %v", f.asked)
+	}
+	if get(t, at+"/services?q=down"); asked("/v1/services") != 1 {
+		t.Errorf("with a filter, the page asks for %v", f.asked)
+	}
+}
+
+// TestFirstPageIsThatOfAll compares the rows of the page of services, which reads only these, with those of a page that
+// reads all.
+func TestFirstPageIsThatOfAll(t *testing.T) {
+	now, random := time.Now(), rand.New(rand.NewPCG(1, 2))
+	all := values(now)
+	var services []api.ServiceView
+	for i := range 300 {
+		s := webService(now)
+		s.Name, s.Servers = fmt.Sprint("web-", i), nil
+		s.Status = []api.ServiceStatus{api.ServiceUp, api.ServiceUp, api.ServiceSorry, api.ServiceDown}[random.IntN(4)]
+		for j := range random.IntN(4) {
+			s.Servers = append(s.Servers, api.RealView{Address: netip.AddrFrom4([4]byte{10, byte(j), byte(i >> 8),
+				byte(i)}), Port: 80, Since: now, State: []api.RealStatus{api.RealUp, api.RealUp, api.RealUp, api.RealUp,
+				api.RealUp, api.RealUp, "", api.RealDraining, api.RealDown}[random.IntN(9)]})
+		}
+		services = append(services, s)
+	}
+	all["/v1/services"] = admin.Services{Services: services}
+	at := served(t, newFake(t, all), nil).URL
+	rows := func(query string) string {
+		_, page := get(t, at+"/services"+query)
+		var ids []string
+		for _, id := range regexp.MustCompile(`<tr id="[^"]*"|<caption>[^<]*|Page \d+ of \d+`).FindAllString(page, -1) {
+			ids = append(ids, id)
+		}
+		return strings.Join(ids, "\n")
+	}
+	first := rows("")
+	if whole := rows("?page=1&s.page=1"); first != whole || strings.Count(first, "<tr id=") != 200 {
+		t.Errorf("the page shows\n%s\nof\n%s", first, whole)
 	}
 }

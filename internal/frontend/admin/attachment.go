@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"fairlead/internal/api"
 	"fairlead/internal/model"
@@ -33,8 +34,13 @@ func attachmentHandlers(mux *http.ServeMux, d AttachmentCalls) {
 		return d.Attach(ctx, byCommand(r))
 	})
 	Detach.handle(mux, d.Detach)
-	listAttachments.handleWrong(mux, func(context.Context) Attachments { return Attachments{d.Attachments()} },
-		func(context.Context) Attachments { return Attachments{api.WrongViews(d.Attachments())} })
+	listAttachments.handleParts(mux, func(_ context.Context, part url.Values) Attachments {
+		all := d.Attachments()
+		if part.Has(paramWrong) {
+			all = api.WrongViews(all)
+		}
+		return Attachments{all}
+	})
 }
 
 // byCommand returns the request with publishes of a command, whatever origin the client names.
@@ -54,6 +60,6 @@ func (c *Client) Attachments(ctx context.Context) ([]api.View, error) {
 // WrongAttachments returns the attachments that are broken or have a publish with a problem. An older daemon returns
 // all.
 func (c *Client) WrongAttachments(ctx context.Context) ([]api.View, error) {
-	a, err := listAttachments.DoWrong(ctx, c)
+	a, err := listAttachments.DoPart(ctx, c, paramWrong)
 	return a.Attachments, err
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"fairlead/internal/api"
 )
@@ -48,23 +49,24 @@ func (p Query[Answer]) handle(mux *http.ServeMux, fn func() (Answer, error)) {
 	})
 }
 
-// paramWrong asks a list for what is wrong only. Daemons that do not know it return the whole list.
-const paramWrong = "wrong"
+// These parameters ask for a part of a list. Daemons that do not know them return the whole list.
+const (
+	// paramWrong asks for what needs attention.
+	paramWrong = "wrong"
+	// paramFirst asks for what the first page of a table shows; its value is the number of rows.
+	paramFirst = "first"
+)
 
-// DoWrong asks for the part of the answer that needs attention. An older daemon returns the whole answer.
-func (p Query[Answer]) DoWrong(ctx context.Context, c *Client) (a Answer, err error) {
-	err = c.call(ctx, http.MethodGet, string(p)+"?"+paramWrong, nil, &a)
+// DoPart asks for a part of the answer by a parameter, NAME or NAME=VALUE.
+func (p Query[Answer]) DoPart(ctx context.Context, c *Client, parameter string) (a Answer, err error) {
+	err = c.call(ctx, http.MethodGet, string(p)+"?"+parameter, nil, &a)
 	return a, err
 }
 
-// handleWrong registers the function that answers Do, and the one that answers DoWrong.
-func (p Query[Answer]) handleWrong(mux *http.ServeMux, all, wrong func(context.Context) Answer) {
+// handleParts registers the function that answers Do and DoPart. It gets the parameters.
+func (p Query[Answer]) handleParts(mux *http.ServeMux, fn func(context.Context, url.Values) Answer) {
 	mux.HandleFunc("GET "+string(p), func(w http.ResponseWriter, r *http.Request) {
-		of := all
-		if r.URL.Query().Has(paramWrong) {
-			of = wrong
-		}
-		answer(w, http.StatusOK, of(r.Context()))
+		answer(w, http.StatusOK, fn(r.Context(), r.URL.Query()))
 	})
 }
 

@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"fairlead/internal/api"
 	"fairlead/internal/model"
@@ -36,6 +38,8 @@ type ServiceName struct {
 // Services are all virtual services, sorted by name.
 type Services struct {
 	Services []api.ServiceView `json:"services"`
+	// Total is set if these are only the first ones.
+	Total *api.ServiceTotal `json:"total,omitempty"`
 }
 
 // serviceHandlers registers the handlers of virtual services.
@@ -50,8 +54,17 @@ func serviceHandlers(mux *http.ServeMux, d ServiceCalls) {
 	ChangeReal.handle(mux, func(_ context.Context, r api.RealRequest) (api.Result, error) {
 		return d.ChangeReal(r)
 	})
-	listServices.handleWrong(mux, func(context.Context) Services { return Services{d.Services()} },
-		func(context.Context) Services { return Services{api.WrongServices(d.Services())} })
+	listServices.handleParts(mux, func(_ context.Context, part url.Values) Services {
+		all := d.Services()
+		if n, err := strconv.Atoi(part.Get(paramFirst)); err == nil {
+			first := api.FirstServicesOf(all, n)
+			return Services{first.Services, &first.Total}
+		}
+		if part.Has(paramWrong) {
+			all = api.WrongServices(all)
+		}
+		return Services{Services: all}
+	})
 	mux.HandleFunc("GET "+string(listServices)+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 		v, err := d.Service(r.PathValue("name"))
 		reply(w, v, err)
@@ -74,6 +87,16 @@ func (c *Client) Services(ctx context.Context) ([]api.ServiceView, error) {
 // WrongServices returns the services that are not up or have a problem or a real server that is not up, with those
 // real servers only. An older daemon returns all.
 func (c *Client) WrongServices(ctx context.Context) ([]api.ServiceView, error) {
-	s, err := listServices.DoWrong(ctx, c)
+	s, err := listServices.DoPart(ctx, c, paramWrong)
 	return s.Services, err
+}
+
+// FirstServices returns what a page of n rows shows first of services and of real servers, with how many there are.
+// An older daemon returns all.
+func (c *Client) FirstServices(ctx context.Context, n int) (api.FirstServices, error) {
+	s, err := listServices.DoPart(ctx, c, fmt.Sprint(paramFirst, "=", n))
+	if err != nil || s.Total == nil {
+		return api.FirstServicesOf(s.Services, n), err
+	}
+	return api.FirstServices{Services: s.Services, Total: *s.Total}, nil
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"fairlead/internal/api"
 )
@@ -19,12 +20,18 @@ type StatsCalls interface {
 
 // statsHandlers registers the handler of traffic counters.
 func statsHandlers(mux *http.ServeMux, d StatsCalls) {
-	readStats.handleWrong(mux, func(ctx context.Context) api.Stats { return d.Stats(ctx) },
-		func(context.Context) api.Stats { return d.Fill() })
+	readStats.handleParts(mux, func(ctx context.Context, part url.Values) api.Stats {
+		if part.Has(paramWrong) {
+			return d.Fill()
+		}
+		return d.Stats(ctx)
+	})
 }
 
 // Stats returns the traffic counters of the daemon's networks.
 func (c *Client) Stats(ctx context.Context) (api.Stats, error) { return readStats.Do(ctx, c) }
 
 // Fill returns how full the kernel's tables are. An older daemon returns all counters.
-func (c *Client) Fill(ctx context.Context) (api.Stats, error) { return readStats.DoWrong(ctx, c) }
+func (c *Client) Fill(ctx context.Context) (api.Stats, error) {
+	return readStats.DoPart(ctx, c, paramWrong)
+}

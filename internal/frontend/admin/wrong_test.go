@@ -2,6 +2,9 @@ package admin_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"fairlead/internal/api"
@@ -63,5 +66,27 @@ func TestWrong(t *testing.T) {
 	}
 	if s, err := c.Fill(t.Context()); err != nil || s.Conntrack == nil || s.Conntrack.Entries != 9 {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestFirst asks for what a page of a few rows shows first. The daemon sends nothing else, and says how many there are.
+func TestFirst(t *testing.T) {
+	c := admin.NewClient(admintest.Serve(t, admin.Daemon{Attachments: ailing{}, Publishes: ailing{},
+		Services: ailing{}, Stats: ailing{}}))
+	for n, want := range map[int]string{-1: "", 0: "", 1: "down[] partly[1]", 2: "down[] fine[] partly[1 2]",
+		9: "down[] fine[0] partly[1 2 0]"} {
+		first, err := c.FirstServices(t.Context(), n)
+		var got []string
+		for _, s := range first.Services {
+			var ports []uint16
+			for _, r := range s.Servers {
+				ports = append(ports, r.Port)
+			}
+			got = append(got, fmt.Sprint(s.Name, ports))
+		}
+		slices.Sort(got)
+		if err != nil || strings.Join(got, " ") != want || first.Total != (api.ServiceTotal{Services: 3, Reals: 4}) {
+			t.Errorf("%d rows: %q, want %q; %+v, %v", n, got, want, first.Total, err)
+		}
 	}
 }

@@ -46,6 +46,7 @@ func (d *Dashboard) do(ctx context.Context, r *http.Request) (back, what string,
 		q := api.RealRequest{Service: r.PostFormValue("service"), Real: r.PostFormValue("real"), Do: api.RealAction(do)}
 		_, err = admin.ChangeReal.Do(ctx, d.opt.Daemon, q)
 		d.site.Sources.Services.Expire()
+		d.site.Sources.FirstServices.Expire()
 		d.site.Sources.WrongServices.Expire()
 		d.site.Sources.Events.Expire()
 		return "/services", fmt.Sprintf("%s %s of service %s", do, q.Real, q.Service), err

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/dashboard/table"
 	"fairlead/internal/gateway/view"
 	"fairlead/internal/lab/history"
 	"fairlead/internal/lab/report"
@@ -78,6 +79,8 @@ type Set struct {
 	Host        *Source[Host]
 	Kernel      *Source[plan.Facts]
 	Lab         *Source[Lab]
+	// FirstServices are what the first pages of the tables of services and real servers show.
+	FirstServices *Source[api.FirstServices]
 	// WrongServices, WrongAttachments, Fill and WrongGateway are the parts that the first page shows. They do not
 	// contain objects that are well.
 	WrongServices    *Source[[]api.ServiceView]
@@ -103,6 +106,9 @@ func Of(daemon *admin.Client, gateway func(ctx context.Context, path string, int
 		}, changes)
 		s.Events = New(daemon.Events, changes)
 		s.Stats = New(daemon.Stats, changes)
+		s.FirstServices = New(func(ctx context.Context) (api.FirstServices, error) {
+			return daemon.FirstServices(ctx, table.PageSize)
+		}, changes)
 		s.WrongServices = New(daemon.WrongServices, changes)
 		s.WrongAttachments = New(daemon.WrongAttachments, changes)
 		s.Fill = New(daemon.Fill, changes)

@@ -158,6 +158,12 @@ func (t Table) Arrange(path string, values url.Values) View {
 	return v
 }
 
+// Chosen reports whether the reader has chosen a filter, an order or a page of the table with the id.
+func Chosen(id string, values url.Values) bool {
+	t := Table{ID: id}
+	return values.Has(t.name("q")) || values.Has(t.name("sort")) || values.Has(t.name("page"))
+}
+
 // name returns the name of a parameter of the table.
 func (t Table) name(of string) string {
 	if t.ID == "" {

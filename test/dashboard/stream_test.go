@@ -266,11 +266,8 @@ func TestFirstPageIsThatOfAll(t *testing.T) {
 	at := served(t, newFake(t, all), nil).URL
 	rows := func(query string) string {
 		_, page := get(t, at+"/services"+query)
-		var ids []string
-		for _, id := range regexp.MustCompile(`<tr id="[^"]*"|<caption>[^<]*|Page \d+ of \d+`).FindAllString(page, -1) {
-			ids = append(ids, id)
-		}
-		return strings.Join(ids, "\n")
+		parts := regexp.MustCompile(`<tr id="[^"]*"|<caption>[^<]*|Page \d+ of \d+`)
+		return strings.Join(parts.FindAllString(page, -1), "\n")
 	}
 	first := rows("")
 	if whole := rows("?page=1&s.page=1"); first != whole || strings.Count(first, "<tr id=") != 200 {

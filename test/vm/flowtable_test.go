@@ -28,13 +28,11 @@ func runDaemonsFlowtable(t *testing.T, m *shared) {
 	}
 }
 
-// TestFlowtableTable runs the tests of the flowtable's table.
+// TestFlowtableTable runs the tests of the flowtable's table on the older kernel.
 func TestFlowtableTable(t *testing.T) {
-	t.Parallel()
-	said, err := flowtables(debian(t)).Test(t.Context(), "fairlead/internal/kernel/nft",
-		"-test.run=^(TestWithoutFlows|TestManyDevices)$")
-	if err != nil || strings.Contains(said, "no_flowtable") {
-		t.Fatalf("%v\n%s", err, said)
+	o := runFlowtable(t, forLinks, "fairlead/internal/kernel/nft", "^(TestWithoutFlows|TestManyDevices)$")
+	if o.Err != nil || strings.Contains(o.Said, "no_flowtable") {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
 }
 

@@ -16,7 +16,7 @@ func TestPrograms(t *testing.T) {
 	// with a program that only newer kernels accept. The programs for links without headers are
 	// verified three times per test, and those of services by each test of their maps, which takes too
 	// long here.
-	m := &shared{open: debian, long: true}
+	m := &shared{open: debian, first: true}
 	o := m.run(t, services, tools, Task{"fairlead/internal/kernel", []string{
 		"-test.skip=^TestRulesOf|^TestEveryKindHasABehaviour$|^TestGuardIsItsText$|^TestHalfOpenByTunnel$|^TestLinkWithoutHeaders$|^TestLocalRealEgressOutlivesItsProcess$" +
 			"|^TestServiceMapsGrowOnDemand$|^TestPreparedServiceReplacesNoProgram$|^TestFirstServiceKeepsPublishes$"}})

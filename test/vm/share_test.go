@@ -33,10 +33,10 @@ func run(t *testing.T, m Machine, tasks ...Task) []Outcome {
 // shared is a machine that runs tasks of several tests, with the modules and tools of all.
 type shared struct {
 	open func(*testing.T) Kernel
-	// long machines take longer than the others, so they do not wait until fewer run.
-	long bool
-	mu   sync.Mutex
-	next *batch
+	// first says that it takes the longest, so it runs before others may.
+	first bool
+	mu    sync.Mutex
+	next  *batch
 }
 
 // batch is one boot of a shared machine.
@@ -69,16 +69,19 @@ func (s *shared) run(t *testing.T, modules, tools []string, task Task) Outcome {
 	i := len(b.tasks)
 	b.tasks = append(b.tasks, task)
 	s.mu.Unlock()
+	if s.first && i == 0 {
+		running <- struct{}{}
+	}
 	t.Parallel() // returns after the tests that are not parallel and the first parts of the others
 	b.boot.Do(func() {
 		s.mu.Lock()
 		s.next = nil
 		s.mu.Unlock()
-		if s.long {
-			b.outcomes = b.machine.Run(t.Context(), b.tasks...)
-		} else {
-			b.outcomes = run(t, b.machine, b.tasks...)
+		if !s.first {
+			running <- struct{}{}
 		}
+		defer func() { <-running }()
+		b.outcomes = b.machine.Run(t.Context(), b.tasks...)
 	})
 	return b.outcomes[i]
 }

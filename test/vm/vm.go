@@ -190,7 +190,7 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 		parameters += " " + unhardened
 	}
 	cmd := exec.Command("nice", append([]string{"-n", "5", a.emulator}, a.cpu...)...)
-	cmd.Args = append(cmd.Args, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm", "-m", "2G",
+	cmd.Args = append(cmd.Args, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm", "-m", "3G",
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-kernel", m.Kernel.Image, "-initrd", file,
 		// After a panic the machine reboots at once, which ends the emulator. The emulated CPU

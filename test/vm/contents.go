@@ -13,14 +13,13 @@ import (
 	"sync"
 )
 
-// contents returns the files of the machine's initramfs by their paths in the guest.
-func (m Machine) contents(ctx context.Context, commands [][]string) (map[string][]byte, error) {
+// contents returns the files of the machine's initramfs by their paths in the guest. It adds the modules to the order.
+func (m Machine) contents(ctx context.Context, order Order) (map[string][]byte, error) {
 	init, err := m.Kernel.arch.build(ctx, "build", "fairlead/test/vm/guest")
 	if err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{"/init": init}
-	order := Order{Commands: commands}
 	modules, err := m.Kernel.Files(m.Modules...)
 	if err != nil {
 		return nil, err

@@ -59,9 +59,10 @@ var (
 // late.
 func (s *shared) run(t *testing.T, modules, tools []string, task Task) Outcome {
 	t.Helper()
+	kernel := s.open(t) // without the mutex: it ends the test if there is none
 	s.mu.Lock()
 	if s.next == nil {
-		s.next = &batch{machine: Machine{Kernel: s.open(t)}}
+		s.next = &batch{machine: Machine{Kernel: kernel}}
 	}
 	b := s.next
 	b.machine.Modules = union(b.machine.Modules, modules)

@@ -30,6 +30,7 @@ package vm
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -52,10 +53,13 @@ type Order struct {
 	Modules []string
 	// Commands lists the commands to run, in this order, whether or not earlier ones fail.
 	Commands [][]string
+	// Mark is a random word, so that no command prints the line of a status.
+	Mark string
 }
 
-// StatusLine is the format of the line that follows a command's output: the command's index, then its exit status.
-const StatusLine = "guest: command %d: exit status %d"
+// StatusLine is the format of the line that follows a command's output: the mark, the command's index, then its exit
+// status.
+const StatusLine = "guest %s: command %d: exit status %d"
 
 // Machine is an emulated machine.
 type Machine struct {
@@ -147,13 +151,14 @@ func ran(said string) error {
 
 // run boots the machine with more files and runs the commands. It returns one outcome per command.
 func (m Machine) run(ctx context.Context, extra map[string][]byte, commands [][]string) []Outcome {
-	files, err := m.contents(ctx, commands)
+	order := Order{Commands: commands, Mark: rand.Text()}
+	files, err := m.contents(ctx, order)
 	if err != nil {
 		return slices.Repeat([]Outcome{{Err: fmt.Errorf("pack initramfs: %w", err)}}, len(commands))
 	}
 	maps.Copy(files, extra)
 	said, err := m.boot(ctx, cpio(files))
-	outcomes := divide(said, len(commands))
+	outcomes := divide(said, order.Mark, len(commands))
 	if err != nil {
 		for i := range outcomes {
 			outcomes[i].Err = errors.Join(fmt.Errorf("run machine: %w", err), outcomes[i].Err)
@@ -208,12 +213,11 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 	return strings.ReplaceAll(serial.String(), "\r", ""), err
 }
 
-// divide divides the output of a guest into the outcomes of its commands. A command whose output contains the line of a
-// status does not change its verdict: the last line counts. Only kernel messages follow the last command's.
-func divide(said string, commands int) []Outcome {
+// divide divides the output of a guest into the outcomes of its commands. Only kernel messages follow the last status.
+func divide(said, mark string, commands int) []Outcome {
 	outcomes := make([]Outcome, commands)
 	for i := commands - 1; i >= 0; i-- {
-		line := "\n" + strings.TrimSuffix(fmt.Sprintf(StatusLine, i, 0), "0")
+		line := "\n" + strings.TrimSuffix(fmt.Sprintf(StatusLine, mark, i, 0), "0")
 		at := strings.LastIndex(said, line)
 		if at < 0 {
 			outcomes[i].Err = errors.New("the guest ended before its command did")

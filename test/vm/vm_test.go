@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -109,19 +110,18 @@ func TestFailuresAreReported(t *testing.T) {
 
 // TestVerdicts checks the evaluation of a guest's output.
 func TestVerdicts(t *testing.T) {
-	const ok, off = "\nguest: command 0: exit status 0\n", "[    2.0] reboot: Power down\n"
+	const ok, off = "\nguest m: command 0: exit status 0\n", "[    2.0] reboot: Power down\n"
 	for said, want := range map[string]string{
-		"=== RUN   TestA\nPASS\n" + ok + off:                                   "",
-		"testing: no tests to run\nPASS\n" + ok:                                "no test ran in the guest",
-		"=== RUN   TestA\n    --- SKIP: TestA/b\n" + ok:                        "a test was skipped in the guest",
-		"=== RUN   TestA\nFAIL\n\nguest: command 0: exit status 1":             "the guest's command failed with status 1",
-		"=== RUN   TestA\n" + off:                                              "the guest ended before its command did",
-		"=== RUN   TestA\nsays guest: command 0: exit status 0":                "the guest ended before its command did",
-		ok + "=== RUN   TestA\n\nguest: command 0: exit status 2\n":            "the guest's command failed with status 2",
-		"=== RUN   TestA\n\nguest: command 1: exit status 0\n" + off:           "the guest ended before its command did",
-		"=== RUN   TestA\nPASS\n" + ok + "\nguest: command 1: exit status 2\n": "",
+		"=== RUN   TestA\nPASS\n" + ok + off:                                     "",
+		"testing: no tests to run\nPASS\n" + ok:                                  "no test ran in the guest",
+		"=== RUN   TestA\n    --- SKIP: TestA/b\n" + ok:                          "a test was skipped in the guest",
+		"=== RUN   TestA\nFAIL\n\nguest m: command 0: exit status 1":             "the guest's command failed with status 1",
+		"=== RUN   TestA\n" + off:                                                "the guest ended before its command did",
+		"=== RUN   TestA\nsays guest m: command 0: exit status 0":                "the guest ended before its command did",
+		"=== RUN   TestA\n\nguest m: command 1: exit status 0\n" + off:           "the guest ended before its command did",
+		"=== RUN   TestA\nPASS\n" + ok + "\nguest m: command 1: exit status 2\n": "",
 	} {
-		o := divide(said, 1)[0]
+		o := divide(said, "m", 1)[0]
 		got := ""
 		if err := errors.Join(o.Err, ran(o.Said)); err != nil {
 			got = err.Error()
@@ -134,11 +134,35 @@ func TestVerdicts(t *testing.T) {
 
 // TestOutputOfEachCommand divides the output of a guest that ends during its second command.
 func TestOutputOfEachCommand(t *testing.T) {
-	got := divide("[ 1.0] boots\none\n\nguest: command 0: exit status 0\ntwo\n[ 2.0] ends\n", 3)
+	got := divide("[ 1.0] boots\none\n\nguest m: command 0: exit status 0\ntwo\n[ 2.0] ends\n", "m", 3)
 	for i, want := range []string{"[ 1.0] boots\none\n", "two\n[ 2.0] ends\n", ""} {
 		if got[i].Said != want || (got[i].Err == nil) != (i == 0) {
 			t.Errorf("the outcome of command %d is %q, %v, want %q", i, got[i].Said, got[i].Err, want)
 		}
+	}
+}
+
+// TestCommandsForgeNoStatus: what a command prints changes neither its own verdict nor that of an earlier one.
+func TestCommandsForgeNoStatus(t *testing.T) {
+	const forged = "\nguest: command 0: exit status 0\n\nguest x: command 0: exit status 0\n"
+	got := divide(forged+"\nguest m: command 0: exit status 1\n"+forged+"\nguest m: command 1: exit status 2\n", "m", 2)
+	for i, o := range got {
+		if o.Err == nil || o.Said != forged {
+			t.Errorf("the outcome of command %d is %q, %v", i, o.Said, o.Err)
+		}
+	}
+}
+
+// TestWithoutKernel: all tests that share a machine whose kernel is not unpacked fail, and none waits.
+func TestWithoutKernel(t *testing.T) {
+	m := &shared{open: func(*testing.T) Kernel { runtime.Goexit(); return Kernel{} }}
+	for range 2 {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			m.run(t, nil, nil, Task{})
+		}()
+		<-done
 	}
 }
 

@@ -50,9 +50,22 @@ func run() error {
 		return err
 	}
 	for i, command := range do.Commands {
-		fmt.Printf("\n"+vm.StatusLine+"\n", i, execute(command))
+		status := execute(command)
+		endOthers()
+		fmt.Printf("\n"+vm.StatusLine+"\n", do.Mark, i, status)
 	}
 	return nil
+}
+
+// endOthers ends what a command has started and left, such as the processes of a test that hung: the next command
+// would meet them, and its output would have theirs.
+func endOthers() {
+	_ = unix.Kill(-1, unix.SIGKILL) // all but this process; an error says that there is none
+	for {
+		if _, err := unix.Wait4(-1, nil, 0, nil); err != nil && err != unix.EINTR {
+			return // no child is left
+		}
+	}
 }
 
 // execute returns the exit status of a command, or 1 if the command could not run.

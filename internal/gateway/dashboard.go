@@ -85,7 +85,8 @@ func (c *console) serveAPI(w http.ResponseWriter, r *http.Request) {
 func (c *console) serveDashboard(w http.ResponseWriter, r *http.Request) {
 	path, below := strings.CutPrefix(r.URL.Path, c.prefix)
 	whole := path == pathDashboard || strings.HasPrefix(path, pathDashboard+"/") || strings.HasPrefix(path, "/api/")
-	if c.dashboard == nil || below && whole || r.Header.Get("X-Forwarded-Prefix") == "" {
+	stripped := r.Header.Get("X-Forwarded-Prefix") != "" // without a base path, others may have removed the prefix
+	if c.dashboard == nil || below && whole || !stripped && (c.prefix != "" || path == "/") {
 		c.serveAPI(w, r)
 		return
 	}

@@ -48,9 +48,13 @@ func dashboardWorld(t *testing.T, static model.Static) (w *world, made *pages) {
 			"pages@file": {Rule: "Host(`pages.test`)", Service: "dashboard@internal"},
 			"stripped@file": {Rule: "Host(`stripped.test`)", Service: "dashboard@internal",
 				Middlewares: []string{"strip@file"}},
+			"replaced@file": {Rule: "Host(`replaced.test`)", Service: "dashboard@internal",
+				Middlewares: []string{"replace@file"}},
 			"shop@file": {Rule: "Host(`shop.test`)", Service: "shop@file"}},
-		Middlewares: map[string]*model.Middleware{"strip@file": {StripPrefix: &model.StripPrefix{
-			Prefixes: []string{"/dashboard/", "/dashboard"}}}},
+		Middlewares: map[string]*model.Middleware{"replace@file": {ReplacePathRegex: &model.ReplacePathRegex{
+			Regex: "^/monitor/", Replacement: "/"}},
+			"strip@file": {StripPrefix: &model.StripPrefix{
+				Prefixes: []string{"/dashboard/", "/dashboard"}}}},
 		Services: map[string]*model.Service{"shop@file": server(t, named("shop"))}}}, nil)
 	return w, made
 }
@@ -66,6 +70,7 @@ func TestDashboard(t *testing.T) {
 		"stripped.test/dashboard/a%2Fb": "200 page /dashboard/a/b of /dashboard\n",
 		"api.test/api/version":          `200 {"Version":"fairlead"`,
 		"pages.test/api/version":        `200 {"Version":"fairlead"`,
+		"replaced.test/monitor/routers": "200 page /dashboard/routers of /dashboard\n",
 		"stripped.test/api/version":     `200 {"Version":"fairlead"`,
 		"api.test/dashboards":           "404 ",
 		"shop.test/dashboard/":          "200 shop",
@@ -124,6 +129,22 @@ func TestBasePath(t *testing.T) {
 	w.client.CloseIdleConnections()
 	ask([]string{"insecure.test"}, with)
 	ask([]string{"insecure.test"}, without)
+}
+
+// TestStoredBasePath: an earlier daemon has stored any text as api.basePath. The gateway serves, and the API is where it
+// was.
+func TestStoredBasePath(t *testing.T) {
+	for _, base := range []string{"traefik", "/a/../b", "//evil.example", "/{x", "/a b", "/a`)||PathPrefix(`/"} {
+		w, _ := dashboardWorld(t, model.Static{API: &model.API{Dashboard: true, Insecure: true, BasePath: base},
+			EntryPoints: []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0"}, {Name: "traefik",
+				Address: "127.0.0.1:0"}}})
+		w.address = w.sockets["traefik"].TCP.Addr().String()
+		for path, want := range map[string]int{"/api/version": http.StatusOK, "/b/api/version": http.StatusNotFound} {
+			if status, body := w.get("http://insecure.test" + path); status != want {
+				t.Errorf("%q: %s: %d %q", base, path, status, body)
+			}
+		}
+	}
 }
 
 // TestNoDashboard: without api.dashboard there is the API alone, also at dashboard@internal.
@@ -204,7 +225,7 @@ func TestDashboardReads(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if len(raw.Routers) != 4 || len(routers) != 1 || routers[0].Name != "shop@file" || answer.Router != "shop@file" {
+	if len(raw.Routers) != 5 || len(routers) != 1 || routers[0].Name != "shop@file" || answer.Router != "shop@file" {
 		t.Errorf("%d routers; found %v; %+v", len(raw.Routers), routers, answer)
 	}
 	if err := made.Read(t.Context(), "/api/http/routers/none", &raw); err == nil {

@@ -32,7 +32,7 @@ func (b *builder) addInternal() {
 func (b *builder) internalRouter(name, entry, text string) {
 	parsed, err := rule.Parse(text, "v3")
 	if err != nil {
-		panic(err) // the rules are constants, and the prefix of the API was checked
+		panic(err) // the rules are constants, and Prefix returns only plain paths
 	}
 	b.status.Of("router", name)
 	r := &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority,

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"path"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -148,8 +150,23 @@ type API struct {
 	BasePath string
 }
 
-// Prefix returns what the paths of the API and the dashboard begin with: BasePath without a slash at its end.
-func (a *API) Prefix() string { return strings.TrimSuffix(a.BasePath, "/") }
+// Prefix returns what the paths of the API and the dashboard begin with: BasePath without a slash at its end. It is
+// empty for what IsBasePath refuses: earlier daemons have stored any text, which had no effect.
+func (a *API) Prefix() string {
+	if !IsBasePath(a.BasePath) {
+		return ""
+	}
+	return strings.TrimSuffix(a.BasePath, "/")
+}
+
+// plainPath matches the paths that mean the same in URLs, rules and HTML.
+var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*/?$`)
+
+// IsBasePath reports whether a text can be a BasePath: it changes no rule and no link.
+func IsBasePath(text string) bool {
+	clean := path.Clean("/" + text)
+	return plainPath.MatchString(text) && (text == "" || text == clean || text == clean+"/")
+}
 
 // Ping answers 200 at /ping while the gateway accepts requests.
 type Ping struct {

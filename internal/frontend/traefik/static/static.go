@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -108,16 +107,12 @@ func (b *builder) build(s *allSettings) gateway.Static {
 	return out
 }
 
-// plainPath matches the paths that mean the same in URLs, rules and HTML.
-var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*/?$`)
-
 // basePath returns the path of the API without a slash at its end.
 func (b *builder) basePath(text string) string {
-	clean := path.Clean("/" + text)
-	if !plainPath.MatchString(text) || text != clean && text != clean+"/" && text != "" {
+	if !gateway.IsBasePath(text) {
 		b.mistake("api.basePath", "value %q: want a path such as /traefik, of letters, digits and - . _ ~", text)
 	}
-	return clean
+	return path.Clean("/" + text)
 }
 
 // The values of settings that have one of some words.

@@ -245,6 +245,21 @@ func TestServicesReadsWhatItShows(t *testing.T) {
 	}
 }
 
+// TestFalseTotals: the page of services says that it could not be read if the daemon counts other rows than it returns.
+func TestFalseTotals(t *testing.T) {
+	all := values(time.Now())
+	for _, total := range []api.ServiceTotal{{}, {Services: 1, Reals: 1}, {Services: 500, Reals: 500},
+		{Services: -1, Reals: -1}} {
+		all["/v1/services"] = admin.Services{Services: []api.ServiceView{webService(time.Now())}, Total: &total}
+		at := served(t, newFake(t, all), nil).URL
+		if answer, page := get(t, at+"/services"); answer.StatusCode != http.StatusOK ||
+			!strings.Contains(page, "Not everything could be read.") ||
+			strings.Contains(page, "There is no virtual service") {
+			t.Errorf("%+v: %s\n%s", total, answer.Status, page)
+		}
+	}
+}
+
 // TestFirstPageIsThatOfAll compares the rows of the page of services, which reads only these, with those of a page that
 // reads all.
 func TestFirstPageIsThatOfAll(t *testing.T) {

@@ -95,8 +95,15 @@ func (c *Client) WrongServices(ctx context.Context) ([]api.ServiceView, error) {
 // An older daemon returns all.
 func (c *Client) FirstServices(ctx context.Context, n int) (api.FirstServices, error) {
 	s, err := listServices.DoPart(ctx, c, fmt.Sprint(paramFirst, "=", n))
+	got := api.FirstServicesOf(s.Services, n)
 	if err != nil || s.Total == nil {
-		return api.FirstServicesOf(s.Services, n), err
+		return got, err
+	}
+	// The total is what a page says and takes as the number of rows.
+	if t, rows := *s.Total, max(0, n); got.Total.Reals != min(rows, t.Reals) || got.Total.Services > t.Services ||
+		got.Total.Services < min(rows, t.Services) {
+		return api.FirstServices{}, fmt.Errorf("read the first %d of %d services and %d real servers: the daemon returned "+
+			"%d and %d: use the dashboard of its version", n, t.Services, t.Reals, got.Total.Services, got.Total.Reals)
 	}
 	return api.FirstServices{Services: s.Services, Total: *s.Total}, nil
 }

@@ -126,6 +126,26 @@ func TestOutboundAutoHolds(t *testing.T) {
 	w.box.kill()
 }
 
+// TestOutboundAutoFollowsLinks: a rule decides as soon as the host has the link that it names.
+func TestOutboundAutoFollowsLinks(t *testing.T) {
+	w := newAutoWorld(t, 10*time.Millisecond)
+	w.sh("nft add table inet t; nft add chain inet t c '{ type filter hook forward priority 0; }'; " +
+		"nft add rule inet t c oifname { later0, wan0 } drop")
+	w.bypasses("links that the rule does not name")
+	w.sh("ip link add later0 type veth peer name later1")
+	w.awaitsEvent(w.events, "outbound nft")
+	w.sh("ip link delete later0")
+	w.bypasses("without the link")
+	w.sh("ip link set " + wire + " down; ip link set " + wire + " name wan0; ip link set wan0 up")
+	w.awaitsEvent(w.events, "outbound nft")
+	for _, network := range []string{"tcp", "udp"} {
+		if from, err := w.box.asks(network, 100*time.Millisecond); err == nil {
+			t.Errorf("%s comes from %s", network, from)
+		}
+	}
+	w.box.kill()
+}
+
 // awaitsEvent waits for the event that something was chosen.
 func (w *world) awaitsEvent(events <-chan api.Event, choice string) {
 	w.Helper()

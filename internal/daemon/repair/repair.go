@@ -204,6 +204,9 @@ func (h *Healer) healPending(ctx context.Context) (again time.Duration) {
 	if seen.AddressesChanged() || seen.PoliciesChanged() {
 		h.state.Warn("follow the host's addresses and IPsec policies", h.cfg.RenewHost())
 	}
+	if seen.LinksChanged() {
+		h.chooses.Send() // rules may name the link
+	}
 	if seen.HostChanged() || seen.FirewallChanged() {
 		h.recheckNetworks()
 	}

@@ -145,10 +145,8 @@ func (s PendingEvents) Detached() bool { return s.bpf }
 // HostChanged reports whether one of the host's addresses, routes or links that
 // are not Fairlead's has changed. Plans depend on these.
 func (s PendingEvents) HostChanged() bool {
-	for id, l := range s.links {
-		if id.namespace == netns.NoID && !strings.HasPrefix(l.alias, plan.Mark+":") {
-			return true
-		}
+	if s.LinksChanged() {
+		return true
 	}
 	for at := range s.routes {
 		if at.namespace == netns.NoID {
@@ -156,6 +154,17 @@ func (s PendingEvents) HostChanged() bool {
 		}
 	}
 	return s.AddressesChanged()
+}
+
+// LinksChanged reports whether one of the host's links that are not Fairlead's has changed, or may
+// have: it has appeared, or has another name.
+func (s PendingEvents) LinksChanged() bool {
+	for id, l := range s.links {
+		if id.namespace == netns.NoID && !strings.HasPrefix(l.alias, plan.Mark+":") {
+			return true
+		}
+	}
+	return s.all
 }
 
 // FirewallChanged reports whether a filter table of iptables or an IPsec policy may have

@@ -4,7 +4,8 @@ import "time"
 
 // A reading of the rules that takes 1 ms uses up 10 ms. So a large ruleset that changes all the
 // time takes a tenth of one CPU. What is used up may be ahead of the time by ahead: after a
-// quiet time, the first changes are read at once. No reading waits for longer than longest.
+// quiet time, the first changes are read at once. No reading waits for longer than longest after
+// the one before, so a longer reading uses up no more than that.
 const (
 	share   = 10
 	ahead   = 2 * time.Second
@@ -26,7 +27,7 @@ func (p *pace) wait(now time.Time) (time.Duration, bool) {
 	if !p.wanted && p.due.IsZero() {
 		return 0, false
 	}
-	wait := min(p.used.Add(-ahead).Sub(now), longest)
+	wait := p.used.Add(-ahead).Sub(now)
 	if !p.wanted {
 		wait = max(wait, p.due.Sub(now))
 	}
@@ -41,5 +42,9 @@ func (p *pace) read(now time.Time, took time.Duration, due time.Time) {
 	if soon := now.Add(together); !due.IsZero() && due.Before(soon) { // what is due may wait for ports
 		due = soon
 	}
-	*p = pace{used: p.used.Add(share * took), due: due}
+	used := p.used.Add(share * took)
+	if most := now.Add(ahead + longest); used.After(most) {
+		used = most
+	}
+	*p = pace{used: used, due: due}
 }

@@ -40,4 +40,8 @@ func TestPace(t *testing.T) {
 	p.read(now, time.Second, time.Time{})
 	p.wanted = true
 	check("after a long reading", longest, true)
+	now = now.Add(longest - time.Second)
+	check("after further changes", time.Second, true)
+	now = now.Add(time.Second)
+	check("after the longest wait", 0, true)
 }

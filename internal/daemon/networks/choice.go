@@ -12,6 +12,9 @@ import (
 // again. Each way back to nft resets TCP connections.
 const Hold = time.Minute
 
+// retry is how long to wait before a choice that the host could not follow is applied again.
+const retry = 5 * time.Second
+
 // Choice is what translates the outbound connections of a network with outbound auto.
 type Choice struct {
 	// Why is the reason against ebpf; empty if ebpf is chosen.
@@ -20,6 +23,9 @@ type Choice struct {
 	Until time.Time
 	// failed means that the host has refused ebpf: another try needs a change of its rules.
 	failed bool
+	// unapplied is why the host could not follow; empty if it has. again is when the next try is due.
+	unapplied string
+	again     time.Time
 }
 
 // next returns the choice that follows from the host's rules at a time. why is their reason
@@ -28,7 +34,7 @@ type Choice struct {
 func (c Choice) next(why string, changed bool, now time.Time, hold time.Duration) Choice {
 	switch {
 	case why != "":
-		return Choice{Why: why}
+		return Choice{Why: why, unapplied: c.unapplied, again: c.again}
 	case c.Why == "", c.failed && !changed:
 		return c
 	case c.Until.IsZero():
@@ -37,7 +43,16 @@ func (c Choice) next(why string, changed bool, now time.Time, hold time.Duration
 	if now.Before(c.Until) {
 		return c
 	}
-	return Choice{}
+	return Choice{unapplied: c.unapplied, again: c.again}
+}
+
+// tried returns the choice after it was applied at a time, with the error.
+func (c Choice) tried(at time.Time, err error) Choice {
+	c.unapplied, c.again = "", time.Time{}
+	if err != nil {
+		c.unapplied, c.again = err.Error(), at.Add(retry)
+	}
+	return c
 }
 
 // Outbound returns the setting that has been chosen.
@@ -50,5 +65,9 @@ func (c Choice) Outbound() model.Outbound {
 
 // View returns the choice for users.
 func (c Choice) View() api.OutboundChoice {
-	return api.OutboundChoice{Chosen: cmp.Or(string(c.Outbound()), "nft"), Why: c.Why, Until: c.Until}
+	v := api.OutboundChoice{Chosen: cmp.Or(string(c.Outbound()), "nft"), Why: c.Why, Until: c.Until}
+	if c.unapplied != "" && c.unapplied != c.Why {
+		v.Why += "; the host has not followed, so connections may still bypass its rules: " + c.unapplied
+	}
+	return v
 }

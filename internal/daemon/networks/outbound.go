@@ -36,12 +36,14 @@ func (ns *Networks) Choices() map[string]Choice {
 	return all
 }
 
-// NextChoice returns when ebpf is chosen for a network if no rule decides before; zero if for
-// none.
+// NextChoice returns when ebpf is chosen for a network if no rule decides before, or a choice is
+// applied again that the host could not follow; zero if for none.
 func (ns *Networks) NextChoice() (next time.Time) {
 	for _, c := range ns.Choices() {
-		if !c.Until.IsZero() && (next.IsZero() || c.Until.Before(next)) {
-			next = c.Until
+		for _, at := range []time.Time{c.Until, c.again} {
+			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
 		}
 	}
 	return next
@@ -82,8 +84,9 @@ type Finding struct {
 }
 
 // Choose chooses for networks, and applies the desired state again if the host must follow. It
-// notes an event for each network whose choice differs, or is the first. If the host refuses
-// ebpf, the networks continue with nft until its rules have changed.
+// notes an event for each network whose choice differs, or is the first, or was followed late. If
+// the host refuses ebpf, the networks continue with nft until its rules have changed. A choice that
+// the host cannot follow is applied again later.
 func (ns *Networks) Choose(f Finding, apply func() error) error {
 	before, needed := maps.Clone(ns.outbound), false
 	var differ []string
@@ -91,7 +94,7 @@ func (ns *Networks) Choose(f Finding, apply func() error) error {
 		was, known := ns.outbound[name]
 		is := was.next(f.Why[i], f.Changed, f.At, ns.hold)
 		ns.outbound[name] = is
-		if known && was.Outbound() == is.Outbound() {
+		if known && was.Outbound() == is.Outbound() && was.again.IsZero() {
 			continue
 		}
 		differ = append(differ, name)
@@ -99,14 +102,18 @@ func (ns *Networks) Choose(f Finding, apply func() error) error {
 	}
 	var err error
 	if needed {
-		err = ns.applyChoices(before, differ, apply)
+		err = ns.applyChoices(before, differ, f.At, apply)
 	}
 	if sockets.AreUnopened(err) {
 		return err
 	}
 	for _, name := range differ {
+		was, is := before[name], ns.outbound[name]
+		if !was.again.IsZero() && !is.again.IsZero() && was.Outbound() == is.Outbound() {
+			continue // the host has still not followed
+		}
 		ns.state.Note(api.Event{Kind: api.OutboundChosen, Object: "network " + name,
-			Detail: ns.outbound[name].View().String()})
+			Detail: is.View().String()})
 	}
 	if !maps.Equal(before, ns.outbound) {
 		ns.state.Changed()
@@ -116,17 +123,23 @@ func (ns *Networks) Choose(f Finding, apply func() error) error {
 
 // applyChoices applies the desired state. If that fails, the networks that differ go back to nft,
 // unless the step is repeated: then it restores the choices before.
-func (ns *Networks) applyChoices(before map[string]Choice, differ []string, apply func() error) error {
+func (ns *Networks) applyChoices(before map[string]Choice, differ []string, at time.Time, apply func() error) error {
 	err := apply()
+	last := err
 	refused := slices.DeleteFunc(slices.Clone(differ), func(name string) bool { return ns.outbound[name].Why != "" })
 	switch {
 	case sockets.AreUnopened(err):
 		ns.outbound = before
+		return err
 	case err != nil && len(refused) > 0:
 		for _, name := range refused {
 			ns.outbound[name] = Choice{Why: err.Error(), failed: true}
 		}
-		err = errors.Join(err, apply())
+		last = apply()
+		err = errors.Join(err, last)
+	}
+	for _, name := range differ {
+		ns.outbound[name] = ns.outbound[name].tried(at, last)
 	}
 	return err
 }

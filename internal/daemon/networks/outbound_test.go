@@ -199,3 +199,34 @@ func TestChooseUnopened(t *testing.T) {
 	}
 	c.chose("repeated", "a", "outbound ebpf", 1)
 }
+
+// TestChooseUnapplied: if the host cannot follow the way back to nft, users see that connections
+// may bypass its rules, and the choice is applied again until it can. That is two events.
+func TestChooseUnapplied(t *testing.T) {
+	c := newChooser(t, "a")
+	if err := c.reads(true, "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	fails := errors.New("another program has the link")
+	for range 3 {
+		f := Finding{Names: []string{"a"}, Why: []string{"a rule drops"}, At: c.now}
+		if err := c.Choose(f, func() error { return fails }); !errors.Is(err, fails) {
+			t.Errorf("the error is %v", err)
+		}
+		shown, next := c.Choices()["a"].View().String(), c.NextChoice()
+		if !strings.Contains(shown, "may still bypass its rules: another program") || !next.After(c.now) {
+			t.Errorf("shown is %q, and it is applied again at %s", shown, next)
+		}
+		if n := len(c.state.Events()); n != 2 {
+			t.Errorf("%d events", n)
+		}
+		c.now = next
+	}
+	if err := c.reads(false, "a", "a rule drops"); err != nil {
+		t.Fatal(err)
+	}
+	c.chose("the host has followed", "a", "outbound nft: a rule drops", 3)
+	if next := c.NextChoice(); !next.IsZero() || strings.Contains(c.Choices()["a"].View().String(), "bypass") {
+		t.Errorf("%s, %q", next, c.Choices()["a"].View())
+	}
+}

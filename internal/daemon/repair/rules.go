@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"fairlead/internal/daemon/networks"
+	"fairlead/internal/daemon/sockets"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
+
+// portsWait is how long to wait for ports of the proxy before the rules are read again.
+const portsWait = time.Second
 
 // FollowRules ends the connections in the flowtable whenever another program has changed
 // rules, until ctx ends. It needs no mutex of the state. It begins with ending them, because
@@ -25,9 +29,9 @@ func (h *Healer) FollowRules(ctx context.Context) {
 	for {
 		wait, waits := p.wait(time.Now())
 		if waits && wait <= 0 {
-			took, next := h.chooseOutbound(changed)
+			took, next, unopened := h.chooseOutbound(changed)
 			p.read(time.Now(), took, next)
-			changed = false
+			changed = changed && unopened
 			continue
 		}
 		var due <-chan time.Time
@@ -60,11 +64,12 @@ func (h *Healer) endFlows(first bool) {
 }
 
 // chooseOutbound chooses for networks with outbound auto. changed means that the rules have
-// changed. It returns how long it took to read them, and when to choose again although nothing
-// has changed; zero means never.
-func (h *Healer) chooseOutbound(changed bool) (took time.Duration, again time.Time) {
+// changed. It returns how long it took to read them, when to choose again although nothing has
+// changed (zero means never), and whether the choice waits for ports of the proxy. Then the rules
+// are read again before the step is repeated: they may have changed.
+func (h *Healer) chooseOutbound(changed bool) (took time.Duration, again time.Time, unopened bool) {
 	if h.cfg.Deciders == nil {
-		return 0, again
+		return 0, again, false
 	}
 	h.state.Lock()
 	w := h.state.Desired()
@@ -72,14 +77,20 @@ func (h *Healer) chooseOutbound(changed bool) (took time.Duration, again time.Ti
 	f, _, took := h.findOutbound(w)
 	f.Changed = changed
 	if len(f.Names) == 0 {
-		return 0, again
+		return 0, again, false
 	}
-	h.steps.Soon("follow the host's rules", func() error {
-		return h.cfg.Networks.Choose(f, func() error { return h.cfg.Applier.Settle(h.state.Desired()) })
+	err := h.steps.Once(func() (err error) {
+		err = h.cfg.Networks.Choose(f, func() error { return h.cfg.Applier.Settle(h.state.Desired()) })
+		again = h.cfg.Networks.NextChoice()
+		return err
 	})
-	h.state.Lock()
-	defer h.state.Unlock()
-	return took, h.cfg.Networks.NextChoice()
+	if sockets.AreUnopened(err) {
+		return took, time.Now().Add(portsWait), true
+	}
+	if err != nil && h.state.Life.Err() == nil {
+		h.state.Log.Error("follow the host's rules", "error", err)
+	}
+	return took, again, false
 }
 
 // findOutbound finds out what the host's rules say about the networks of a state and the paths

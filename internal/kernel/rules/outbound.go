@@ -160,6 +160,7 @@ func (t *trip) answer() {
 	t.packet.Senders, t.packet.Local = netip.Prefix{}, true
 	t.pass(t.onLinks.Device("ingress", t.up, t.packet))
 	t.pass(t.all.Filter("prerouting", t.packet))
+	t.route()
 	t.packet.Senders, t.packet.Local = t.path.Senders, false
 	t.packet.Out = t.path.Router
 	t.pass(t.all.Filter("forward", t.packet))

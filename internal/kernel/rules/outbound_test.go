@@ -61,6 +61,10 @@ func TestDecides(t *testing.T) {
 			saved: "*raw\n:PREROUTING ACCEPT\n-A PREROUTING -s 172.30.0.0/24 -j DROP\n"},
 		{name: "no connection tracking", want: "notrack",
 			saved: "*raw\n:PREROUTING ACCEPT\n-A PREROUTING -s 172.30.0.0/24 -j CT --notrack\n"},
+		{name: "no connection tracking of answers", want: "notrack",
+			saved: "*raw\n:PREROUTING ACCEPT\n-A PREROUTING -i up0 -j CT --notrack\n"},
+		{name: "a mark of answers", want: "sets the mark",
+			saved: "*mangle\n:PREROUTING ACCEPT\n-A PREROUTING -i up0 -j MARK --set-xmark 0x1/0xffffffff\n"},
 		{name: "a mark that may choose a route", want: "sets the mark",
 			saved: "*mangle\n:PREROUTING ACCEPT\n-A PREROUTING -i fl-net -j MARK --set-xmark 0x1/0xffffffff\n"},
 		{name: "a mark of another link", saved: "*mangle\n:PREROUTING ACCEPT\n-A PREROUTING -i docker0 -j MARK " +

@@ -387,7 +387,8 @@ static __noinline int has_entry(const struct packet *p, const struct flow *f)
  * whether answers find the flow, and whether the kernel delivers none. It is asked about once
  * a second. An entry is lost if a CPU stores a flow that another one has ended (promote_flow),
  * or if the map of entries has been replaced. An exchange of the kernel gets a flow if its note
- * was pushed out. Without these questions, the sandbox's packets would keep such flows alive.
+ * was pushed out. Without these questions, the sandbox's packets would keep such flows alive. An
+ * answered flow is no exchange of the kernel: a neighbour has forged the datagram.
  */
 static __noinline int is_usable(struct __sk_buff *skb, const struct packet *p, const struct flow *f)
 {
@@ -395,7 +396,7 @@ static __noinline int is_usable(struct __sk_buff *skb, const struct packet *p, c
 
 	if (outbound_uplink(skb, p, &address) != f->ifindex || address != f->host.w[3] || !has_entry(p, f))
 		return 0;
-	return !(p->class & 1) || !is_kernel_exchange(p);
+	return !(p->class & 1) || f->flags & FLOW_ANSWERED || !is_kernel_exchange(p);
 }
 
 /* ends_outbound reports whether a packet of the sandbox ends its flow before it is

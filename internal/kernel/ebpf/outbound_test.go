@@ -488,6 +488,21 @@ func TestOutboundExchangesOfTheKernel(t *testing.T) {
 	b.mustLeave(t, "the answer a second later", Sandbox, b.web, question.answer().frame())
 }
 
+// TestOutboundForgedExchange: a neighbour that forges a datagram of the host outside on the bridge
+// does not end an exchange that the host outside has answered.
+func TestOutboundForgedExchange(t *testing.T) {
+	b := newBenchWith(t, func(p *ebpf.ProgramSpec) bool { return forLinks(p) || only(SandboxOut)(p) })
+	b.outbound(t)
+	p := first(true, webAt, client4)
+	seen := b.leaves(t, "a question", p)
+	b.returns(t, "the answer", p, seen)
+	b.mustLeave(t, "a forged answer on the bridge", SandboxOut, b.web, p.answer().frame())
+	for _, f := range b.flows(t) {
+		b.alter(t, f, func(f *bpf.FairleadFlow) { f.Tick -= 1024 })
+	}
+	b.returns(t, "the answer to the next question", p, b.leaves(t, "the next question", p))
+}
+
 // TestOutboundAnswersNeedTheirLink sends forged answers: from a sandbox, and on an uplink
 // without a route to the host outside.
 func TestOutboundAnswersNeedTheirLink(t *testing.T) {

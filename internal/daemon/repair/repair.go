@@ -85,8 +85,10 @@ type Healer struct {
 	// ended counts the changes of rules that have ended the connections in the flowtable and
 	// that no event has reported yet. It needs no mutex.
 	ended atomic.Int64
-	// chooses wakes the goroutine that chooses for networks with outbound auto.
+	// chooses wakes the goroutine that chooses for networks with outbound auto, and changed says that
+	// rules have changed since it read them. They need no mutex.
 	chooses state.Signal
+	changed atomic.Bool
 	// retry is when everything is repaired again after a failure.
 	retry heal.Retry
 }

@@ -3,6 +3,7 @@ package repair
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"fairlead/internal/daemon/networks"
@@ -16,22 +17,43 @@ import (
 const portsWait = time.Second
 
 // FollowRules ends the connections in the flowtable whenever another program has changed
-// rules, until ctx ends. It needs no mutex of the state. It begins with ending them, because
-// rules may have changed while no daemon ran; no event reports that. Then it chooses for
-// networks with outbound auto, which also other networks and sandboxes can change.
+// rules, until ctx ends. It needs no mutex of the state, and waits for no step: the choices for
+// networks with outbound auto have a goroutine of their own. It begins with ending them, because
+// rules may have changed while no daemon ran; no event reports that.
 func (h *Healer) FollowRules(ctx context.Context) {
 	if h.cfg.EndFlows == nil {
 		return
 	}
-	p := pace{wanted: true}
-	changed := true // since the rules were read
+	var choosing sync.WaitGroup
+	defer choosing.Wait()
 	h.endFlows(true)
+	h.changed.Store(true)
+	choosing.Go(func() { h.followChoices(ctx) })
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.cfg.Watcher.RulesChanged():
+			h.endFlows(false)
+			h.changed.Store(true)
+			h.chooses.Send()
+		}
+	}
+}
+
+// followChoices chooses for networks with outbound auto, at first and whenever rules, networks,
+// sandboxes or links have changed, until ctx ends.
+func (h *Healer) followChoices(ctx context.Context) {
+	p := pace{wanted: true}
 	for {
 		wait, waits := p.wait(time.Now())
 		if waits && wait <= 0 {
+			changed := h.changed.Swap(false)
 			took, next, unopened := h.chooseOutbound(changed)
 			p.read(time.Now(), took, next)
-			changed = changed && unopened
+			if changed && unopened {
+				h.changed.Store(true)
+			}
 			continue
 		}
 		var due <-chan time.Time
@@ -42,9 +64,6 @@ func (h *Healer) FollowRules(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-due:
-		case <-h.cfg.Watcher.RulesChanged():
-			h.endFlows(false)
-			changed, p.wanted = true, true
 		case <-h.chooses:
 			p.wanted = true
 		}

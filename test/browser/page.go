@@ -171,13 +171,14 @@ func (p *Page) evaluate(expression string, to any) error {
 	return json.Unmarshal(answer.Result.Value, to)
 }
 
-// Wait waits until a JavaScript expression is true. The page may load another document meanwhile. It needs a page with
-// scripts.
+// Wait waits until a JavaScript expression is true. The page may load another document meanwhile: the expression is
+// evaluated when that has a body. It needs a page with scripts.
 func (p *Page) Wait(condition string) {
 	p.t.Helper()
 	ctx, cancel := limit(p.t)
 	defer cancel()
-	expression := `new Promise(done => { const look = () => (` + condition + `) ? done(true) : requestAnimationFrame(look)
+	expression := `new Promise(done => { const look = () => document.body && (` + condition + `) ? done(true) :
+		requestAnimationFrame(look)
 		look() })`
 	for {
 		err := p.evaluate(expression, nil)

@@ -16,13 +16,16 @@ func Shared() (n int) {
 	return n
 }
 
-// Break makes the loop panic when the peer with the address sends something.
-func Break(peer net.Addr) {
+// Break makes the loop panic when the peer sends something. Connections to different addresses may have the same port.
+func Break(peer net.Conn) {
+	port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
 	for _, l := range loops() {
 		l.mu.Lock()
 		for fd, s := range l.sides {
-			at, err := unix.Getpeername(int(fd))
-			if err == nil && at.(*unix.SockaddrInet4).Port == peer.(*net.TCPAddr).Port {
+			to, err := unix.Getpeername(int(fd))
+			from, failed := unix.Getsockname(int(fd))
+			if err == nil && failed == nil && to.(*unix.SockaddrInet4).Port == port(peer.LocalAddr()) &&
+				from.(*unix.SockaddrInet4).Port == port(peer.RemoteAddr()) {
 				s.other = nil
 			}
 		}

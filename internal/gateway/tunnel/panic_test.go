@@ -44,7 +44,7 @@ func TestPanicsInALoop(t *testing.T) {
 	}
 	bad, other, ended := joinedBy(t, join)
 	say(t, bad, other, "before")
-	tunnel.Break(bad.LocalAddr())
+	tunnel.Break(bad)
 	_, _ = bad.Write([]byte("x"))
 	<-ended
 	if _, err := io.ReadAll(bad); err == nil {

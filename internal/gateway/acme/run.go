@@ -67,7 +67,7 @@ func (m *Manager) tryCarefully(ctx context.Context, c *certificate) {
 		return
 	}
 	m.mu.Lock()
-	c.running, c.attempt = false, c.attempt.fail(time.Now(), m.Backoff, err.Error(), 0)
+	c.running, c.blocked, c.attempt = false, false, c.attempt.fail(time.Now(), m.Backoff, err.Error(), 0)
 	m.mu.Unlock()
 	_ = m.Changed(ctx) // shows the state
 }
@@ -85,6 +85,9 @@ func (m *Manager) try(ctx context.Context, c *certificate) {
 func (m *Manager) tryShared(ctx context.Context, c *certificate) {
 	r := m.resolvers[c.resolver]
 	lock := r.store.key(certificateKind, idOf(c.names))
+	m.mu.Lock()
+	c.blocked = true // until Refresh is called, which may be before Try has returned
+	m.mu.Unlock()
 	held, interrupted, err := r.shared.Try(ctx, lock)
 	if err != nil {
 		m.wait(ctx, c, err)
@@ -99,7 +102,7 @@ func (m *Manager) tryShared(ctx context.Context, c *certificate) {
 	m.mu.Lock()
 	m.read(r, lock) // what the last holder has written
 	due := time.Until(c.next()) <= 0
-	c.running = due
+	c.running, c.blocked = due, false
 	m.mu.Unlock()
 	if !due {
 		_ = m.Changed(ctx) // it reports its errors itself
@@ -108,16 +111,21 @@ func (m *Manager) tryShared(ctx context.Context, c *certificate) {
 	m.attempt(ctx, held, c, interrupted)
 }
 
-// wait notes why an attempt cannot begin. Refresh ends the wait.
+// wait notes why an attempt cannot begin. Refresh ends the wait. If it was called since the attempt began, the loop makes
+// the next attempt.
 func (m *Manager) wait(ctx context.Context, c *certificate, why error) {
 	m.mu.Lock()
+	refreshed := !c.blocked
 	same := c.waiting != nil && c.waiting.Error() == why.Error()
-	c.running, c.waiting, c.blocked = false, why, true
+	c.running = false
+	if !refreshed {
+		c.waiting = why
+	}
 	m.mu.Unlock()
-	if same || ctx.Err() != nil {
+	if same && !refreshed || ctx.Err() != nil {
 		return
 	}
-	if !isBusy(why) {
+	if !refreshed && !isBusy(why) {
 		m.Log.Warn("a certificate waits", "names", strings.Join(c.names, ","), "error", why)
 	}
 	_ = m.Changed(ctx) // it reports its errors itself

@@ -49,6 +49,9 @@ type clusterHost struct {
 	// registered, if it is not nil, is called when the manager has registered an account.
 	registered func()
 
+	// busy, if it is not nil, is called by the first attempt, which then finds the lock taken.
+	busy func()
+
 	// deaf makes the manager miss the changes of other hosts.
 	deaf atomic.Bool
 
@@ -124,7 +127,7 @@ func (h *clusterHost) start() {
 	if h.registered != nil {
 		log = slog.New(onRegistration{log.Handler(), h.registered})
 	}
-	h.manager = acme.New(acme.Options{Static: static, Shared: h.shared, Changed: h.apply, Log: log})
+	h.manager = acme.New(acme.Options{Static: static, Shared: firstBusy{h.shared, h}, Changed: h.apply, Log: log})
 	close(known)
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
@@ -133,6 +136,22 @@ func (h *clusterHost) start() {
 	running.Go(func() { h.manager.Run(ctx) })
 	h.stop = sync.OnceFunc(func() { stopFollowing(); cancel(); running.Wait() })
 	h.cluster.Cleanup(h.stop)
+}
+
+// firstBusy calls busy during the first attempt of a host.
+type firstBusy struct {
+	acme.Shared
+	h *clusterHost
+}
+
+// Try implements acme.Shared.
+func (f firstBusy) Try(ctx context.Context, name string) (context.Context, int, error) {
+	if f.h.busy == nil {
+		return f.Shared.Try(ctx, name)
+	}
+	f.h.busy()
+	f.h.busy = nil
+	return nil, 0, model.Busy{Host: "another host"}
 }
 
 // onRegistration calls do when an account is registered.
@@ -327,6 +346,17 @@ func TestSharedFailure(t *testing.T) {
 	if n := c.authority.Orders(); n != 2 {
 		t.Errorf("%d orders after other settings", n)
 	}
+}
+
+// TestSharedEarlyRefresh: another host releases the lock before the attempt that found it taken has returned.
+func TestSharedEarlyRefresh(t *testing.T) {
+	c := newCluster(t, model.Resolver{HTTPChallenge: "web"})
+	one := c.hosts[0]
+	one.routers["a@file"] = secureRouter("Host(`a.test`)")
+	one.busy = func() { one.manager.Refresh(nil) }
+	c.hosts[1].start() // it answers challenges
+	one.start()
+	one.until("a.test", valid)
 }
 
 // TestSharedAway checks what is shown while the store does not answer, and that the certificate is obtained

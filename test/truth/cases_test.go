@@ -217,7 +217,10 @@ a ip neigh replace fd77::3 lladdr 02:00:00:00:00:99 dev eth0 nud permanent`,
 sysctl -qw net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.br0.send_redirects=0`, flows: []string{"a to b:80"}},
 	{name: "answers of ARP are dropped", script: `nft -f - <<E
 table arp t { chain in { type filter hook input priority 0; arp operation reply drop; } }
-E`, flows: []string{"a to host:80", "host to a:80"}, judged: map[string]truth.Judgement{"a to host:80": truth.Unknown}},
+E`, flows: []string{"a to host:80"}, judged: map[string]truth.Judgement{"a to host:80": truth.Unknown}},
+	{name: "answers of ARP are dropped that the host asks for", script: `nft -f - <<E
+table arp t { chain in { type filter hook input priority 0; arp operation reply drop; } }
+E`, flows: []string{"host to a:80"}, judged: map[string]truth.Judgement{"host to a:80": truth.Right}},
 	{name: "sources of Neighbor Discovery", script: `nft -f - <<E
 table inet t { chain pre { type filter hook prerouting priority raw; fib saddr type local drop; fib saddr type != unicast drop; fib saddr . iif oif missing drop; } }
 E`, flows: []string{"a6 to host6:80", "host6 to a6:80"}, judged: map[string]truth.Judgement{

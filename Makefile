@@ -175,7 +175,7 @@ INSTRUCTIONS_FLAGS ?=
 
 .PHONY: instructions
 instructions: check-go debian ## count the instructions of a round trip, connection and packet per path on other kernels, and compare them with the accepted figures
-	go test -count=1 -timeout 1h -run '^TestInstructions$$' ./test/vm -whole $(INSTRUCTIONS_FLAGS)
+	cd test/vm && go test -count=1 -timeout 1h -run '^TestInstructions$$' -whole $(INSTRUCTIONS_FLAGS)
 
 .PHONY: ratios
 ratios: ## measure the same on one machine and between two namespaces as machines, and compare the ratios (root, an idle machine; about 15 minutes)

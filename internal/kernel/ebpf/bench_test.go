@@ -72,7 +72,7 @@ func loadBench(
 		change(spec)
 	}
 	keep(spec, wanted)
-	c, err := ebpf.NewCollection(spec)
+	c, err := bpf.Load(spec, nil)
 	if err != nil {
 		tb.Fatal(explain(err))
 	}

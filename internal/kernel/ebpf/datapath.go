@@ -190,7 +190,7 @@ const lruPerCPU = 256
 
 // loadSpec returns the programs and maps for a number of CPUs.
 func loadSpec(cpus int) (*ebpf.CollectionSpec, error) {
-	spec, err := bpf.LoadFairlead()
+	spec, err := bpf.Fairlead()
 	if err != nil {
 		return nil, err
 	}

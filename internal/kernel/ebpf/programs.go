@@ -111,7 +111,7 @@ func collection(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map) (*ebpf.Co
 	for name, m := range there {
 		spec.Maps[name] = ofSize(spec.Maps[name], m)
 	}
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: there})
+	c, err := bpf.Load(spec, there)
 	if err != nil {
 		return nil, explain(err)
 	}

@@ -158,7 +158,7 @@ func (r *rings) grow() error {
 	if len(r.chunks) >= maxChunks {
 		return fmt.Errorf("%w: its rings fill %d MiB", ErrFull, maxChunks*chunkWords*wordSize>>20)
 	}
-	spec, err := bpf.LoadFairlead()
+	spec, err := bpf.Fairlead()
 	if err != nil {
 		return err
 	}

@@ -105,6 +105,9 @@ func (w *lanWorld) established(b watchedSandbox) (all []net.Conn) {
 	return all
 }
 
+// pause is between the packets of clients that send all the time. Without it, an emulator would execute nothing else.
+const pause = 5 * time.Millisecond
+
 // converse sends through the connection and reads the echo.
 func converse(c net.Conn, wait time.Duration) error {
 	sent := fmt.Appendf(nil, "%d", time.Now().UnixNano())
@@ -155,7 +158,7 @@ func silent(t testing.TB, flows []net.Conn) {
 	t.Helper()
 	for _, c := range flows {
 		err := error(nil)
-		for end := time.Now().Add(place.Timeout); err == nil && time.Now().Before(end); {
+		for end := time.Now().Add(place.Timeout); err == nil && time.Now().Before(end); time.Sleep(pause) {
 			err = converse(c, 200*time.Millisecond)
 		}
 		for range 3 {
@@ -169,8 +172,7 @@ func silent(t testing.TB, flows []net.Conn) {
 	}
 }
 
-// undone ends the publish, and with it the connections to it, while a client sends without
-// pause.
+// undone ends the publish, and with it the connections to it, while a client sends all the time.
 func (w *lanWorld) undone(b watchedSandbox, flows []net.Conn) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -185,6 +187,7 @@ func (w *lanWorld) undone(b watchedSandbox, flows []net.Conn) {
 					if sent == 100 {
 						begun.Done()
 					}
+					time.Sleep(pause)
 				}
 			})
 		}

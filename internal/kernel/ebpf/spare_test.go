@@ -27,7 +27,7 @@ func takeSpare(tb testing.TB) *ebpf.Collection {
 		spare.all = spare.all[:n-1]
 		return c
 	}
-	return loadBench(tb, forLinks)
+	return loadBench(tb, forDriversToo)
 }
 
 // giveSpare empties the maps of programs that no bench uses any more.

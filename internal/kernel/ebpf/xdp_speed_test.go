@@ -28,7 +28,7 @@ func BenchmarkDirect(b *testing.B) {
 const directPerRun = 250
 
 func measureDirect(b *testing.B, program string, udp, v4 bool) {
-	r := newBenchWith(b, forDriversToo)
+	r := newBench(b)
 	s := r.remote(udp, v4, ForwardDirect)
 	client := client6
 	if v4 {

@@ -50,7 +50,7 @@ func forDriversToo(prog *ebpf.ProgramSpec) bool { return forLinks(prog) || forDr
 // contains the remote real servers.
 func fastBench(t *testing.T) *bench {
 	t.Helper()
-	b := newBenchWith(t, forDriversToo)
+	b := newBench(t)
 	b.fastOn(t, b.up)
 	b.do(t, func() error {
 		var errs []error

@@ -50,11 +50,22 @@ func run() error {
 		return err
 	}
 	for i, command := range do.Commands {
+		busyBefore := busy()
 		status := execute(command)
 		endOthers()
+		fmt.Printf("guest: command %d took %.2f s of CPU time\n", i, busy()-busyBefore)
 		fmt.Printf("\n"+vm.StatusLine+"\n", do.Mark, i, status)
 	}
 	return nil
+}
+
+// busy returns for how many seconds the CPU has not been idle.
+func busy() float64 {
+	var up, idle float64
+	if content, err := os.ReadFile("/proc/uptime"); err == nil {
+		_, _ = fmt.Sscan(string(content), &up, &idle)
+	}
+	return up - idle
 }
 
 // endOthers ends what a command has started and left, such as the processes of a test that hung: the next command

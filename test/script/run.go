@@ -12,7 +12,8 @@ import (
 const Short = "--rounds 1 --duration 20ms"
 
 // Complete replaces them in `make lab`, whose figures must all exist: a figure needs one of the rounds.
-const Complete = "--rounds 3 --duration 20ms"
+// test/newmachine runs it with all workloads.
+const Complete = "--rounds 3 --duration 20ms --workload tcp-rr,tcp-crr"
 
 // serves is how many seconds a documented server must run: longer than a failing server needs to
 // exit.

@@ -1,6 +1,7 @@
 package script_test
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,10 +35,10 @@ func TestDocumentedCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripts := t.TempDir()
+	scripts, lab := t.TempDir(), laboratory{}
 	commands := 0
 	for _, page := range pages {
-		n, err := writeScript(scripts, page)
+		n, err := writeScript(scripts, page, lab)
 		if err != nil {
 			t.Error(err)
 		}
@@ -81,7 +83,7 @@ func TestSessionRunnerFails(t *testing.T) {
 		if err := os.WriteFile(page, []byte("```console\n$ "+command+"\n```\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := writeScript(dir, page); err != nil {
+		if _, err := writeScript(dir, page, laboratory{}); err != nil {
 			t.Fatal(err)
 		}
 		trial := &trial{}
@@ -131,16 +133,26 @@ func setup(fairlead string) func(*testscript.Env) error {
 		env.Setenv("FAIRLEAD_LAB_SHARED", "1") // several packages are tested at the same time
 		env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 		// `make lab` compiles, so it needs the test's own caches.
-		for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB"} {
-			out, err := exec.Command("go", "env", name).Output()
-			if err != nil {
-				return fmt.Errorf("go env %s: %w", name, err)
-			}
-			env.Setenv(name, strings.TrimSpace(string(out)))
+		caches, err := goCaches()
+		if err != nil {
+			return err
+		}
+		for name, value := range caches {
+			env.Setenv(name, value)
 		}
 		return nil
 	}
 }
+
+// goCaches returns the settings of the go command that name its caches and the sources of modules.
+var goCaches = sync.OnceValues(func() (settings map[string]string, err error) {
+	out, err := exec.Command("go", "env", "-json", "GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS",
+		"GOSUMDB").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	return settings, json.Unmarshal(out, &settings)
+})
 
 // exits is the session command `exits CODE COMMAND…`: the command must exit with exactly that code
 // and print a reason to standard error. testscript's own `! exec` accepts any failure.
@@ -165,8 +177,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// writeScript writes a page's commands as a session into dir and returns the number of commands.
-func writeScript(dir, page string) (int, error) {
+// writeScript writes a page's commands as a session into dir and returns the number of commands. The
+// laboratory's runs are shortened.
+func writeScript(dir, page string, lab laboratory) (int, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return 0, err
@@ -184,15 +197,21 @@ func writeScript(dir, page string) (int, error) {
 	}
 	var session strings.Builder
 	for _, command := range commands {
-		line, err := script.Runnable(command.Text, root)
-		if command.Text == makeLab && name != firstPage {
-			line, err = "make -n -C "+root+" lab", nil
-		}
+		fmt.Fprintf(&session, "# %s:%d\n", name, command.Line)
+		shortened, err := lab.shorten(command.Text)
 		if err != nil {
 			return 0, fmt.Errorf("%s:%d: %w", name, command.Line, err)
 		}
-		fmt.Fprintf(&session, "# %s:%d\nexec timeout %.0f sh -c '%s'\n",
-			name, command.Line, limit.Seconds(), strings.ReplaceAll(line, "'", "''"))
+		for _, one := range shortened {
+			line, err := script.Runnable(one, root)
+			if one == makeLab && name != firstPage {
+				line, err = "make -n -C "+root+" lab", nil
+			}
+			if err != nil {
+				return 0, fmt.Errorf("%s:%d: %w", name, command.Line, err)
+			}
+			fmt.Fprintf(&session, "exec timeout %.0f sh -c '%s'\n", limit.Seconds(), strings.ReplaceAll(line, "'", "''"))
+		}
 	}
 	files, err := script.Files(text)
 	if err != nil {

@@ -17,6 +17,18 @@ import (
 // pages so far have measured, each for a client and an address family.
 type laboratory map[string]bool
 
+// newLaboratory returns a laboratory for all pages. Its set contains the workloads that take longest and
+// that test/e2e measures (TestLiveFlows, TestSite).
+func newLaboratory() laboratory {
+	l := laboratory{}
+	s, _ := suite.Find("quick")
+	for _, name := range []string{"tcp-rr-100k-flows", "visits-killed"} {
+		w, _ := s.FindWorkload(name)
+		l.add(s, w)
+	}
+	return l
+}
+
 const labCommand = "fairlead lab run"
 
 var (
@@ -114,7 +126,7 @@ func chosen(names []string, flags string) (suite.Suite, []suite.Workload, error)
 }
 
 func TestShortenedLaboratory(t *testing.T) {
-	l := laboratory{}
+	l := newLaboratory()
 	for _, c := range []struct {
 		command string
 		want    []string
@@ -130,6 +142,8 @@ func TestShortenedLaboratory(t *testing.T) {
 		{"fairlead lab run publish nat --client local,remote --workload tcp-bulk,udp-pps --seed 3", []string{
 			"fairlead lab run publish nat --client local,remote --seed 3 --workload udp-pps",
 			"fairlead lab run publish nat --client local,remote --seed 3 --workload tcp-bulk"}},
+		{"fairlead lab run scale nat --workload tcp-rr,tcp-rr-100k-flows", []string{
+			"fairlead lab run scale nat --workload tcp-rr"}},
 		{"fairlead lab run nat --workload tcp-rr", []string{"fairlead lab run nat --workload tcp-rr"}},
 		{"fairlead lab run nat --fail-if 'nat.bulk.ratio < 1'", []string{
 			"fairlead lab run nat --fail-if 'nat.bulk.ratio < 1'"}},

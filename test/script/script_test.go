@@ -35,7 +35,7 @@ func TestDocumentedCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripts, lab := t.TempDir(), laboratory{}
+	scripts, lab := t.TempDir(), newLaboratory()
 	commands := 0
 	for _, page := range pages {
 		n, err := writeScript(scripts, page, lab)
@@ -83,7 +83,7 @@ func TestSessionRunnerFails(t *testing.T) {
 		if err := os.WriteFile(page, []byte("```console\n$ "+command+"\n```\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := writeScript(dir, page, laboratory{}); err != nil {
+		if _, err := writeScript(dir, page, newLaboratory()); err != nil {
 			t.Fatal(err)
 		}
 		trial := &trial{}

@@ -46,8 +46,18 @@ func Probe(only ...plan.Feature) (plan.Facts, error) {
 		return facts, fmt.Errorf("probe kernel: %w: raise the limit of open files: ulimit -n 65536, or LimitNOFILE=65536 in "+
 			"the unit", err)
 	}
+	for feature := range probes {
+		if !tests(only, feature) {
+			facts.Untested = append(facts.Untested, feature)
+		}
+	}
 	facts.Missing, err = h.missing(only)
 	return facts, err
+}
+
+// tests reports whether Probe tests a feature if it is given these.
+func tests(only []plan.Feature, feature plan.Feature) bool {
+	return slices.Contains(only, feature) || len(only) == 0 && feature != plan.FeatureServices
 }
 
 // probeFiles is how many files the probes may have open at once. Without them, some kernels seem to lack features.
@@ -103,7 +113,7 @@ func (h *Host) missing(only []plan.Feature) (missing map[plan.Feature]string, fa
 	var wg sync.WaitGroup
 	missing = map[plan.Feature]string{}
 	for feature, try := range probes {
-		if !slices.Contains(only, feature) && (len(only) > 0 || feature == plan.FeatureServices) {
+		if !tests(only, feature) {
 			continue
 		}
 		wg.Go(func() {

@@ -21,6 +21,15 @@ func ProbeWithoutPrograms() (plan.Facts, error) {
 	return Probe(slices.DeleteFunc(all, func(f plan.Feature) bool { return slices.Contains(ofPrograms, f) })...)
 }
 
+// ProbeFor does what Probe does, but verifies eBPF programs only if some of the features that are needed are ones of
+// programs.
+func ProbeFor(needed []plan.Feature) (plan.Facts, error) {
+	if slices.ContainsFunc(needed, func(f plan.Feature) bool { return slices.Contains(ofPrograms, f) }) {
+		return Probe()
+	}
+	return ProbeWithoutPrograms()
+}
+
 // verdicts are the features of eBPF programs that were tested: why the kernel lacks each, empty if it has it. The kernel
 // does not change while the process runs.
 type verdicts struct {

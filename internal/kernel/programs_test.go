@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,6 +59,24 @@ func TestProgramsAreLoadedOnce(t *testing.T) {
 		if err := h.Del(o); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestProbeFor asks for a feature that needs no programs. The kernel is not asked about theirs, which is said. If a feature
+// of programs is needed, the kernel is asked.
+func TestProbeFor(t *testing.T) {
+	facts, err := ProbeFor([]plan.Feature{plan.FeatureVeth})
+	if err != nil || !facts.Has(plan.FeatureVeth) || slices.Contains(facts.Untested, plan.FeatureVeth) {
+		t.Errorf("veth is missing or untested: %+v, %v", facts, err)
+	}
+	for _, f := range ofPrograms {
+		if !slices.Contains(facts.Untested, f) {
+			t.Errorf("%s is tested without need", f)
+		}
+	}
+	facts, err = ProbeFor([]plan.Feature{plan.FeatureVeth, plan.FeatureEBPF})
+	if err != nil || !facts.Has(plan.FeatureEBPF) || slices.Contains(facts.Untested, plan.FeatureEBPF) {
+		t.Errorf("%s is missing or untested: %+v, %v", plan.FeatureEBPF, facts, err)
 	}
 }
 

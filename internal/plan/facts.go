@@ -78,6 +78,8 @@ type Facts struct {
 	// Missing holds the features that the kernel lacks, each with the reason and
 	// the fix.
 	Missing map[Feature]string
+	// Untested are the features that the kernel was not asked about: Has assumes that it has them.
+	Untested []Feature
 	// Links answers the questions of model.Network.Asks. The key is a link's name
 	// or the host's address on it, for that link; or another host's address, for
 	// the link of the route to it. Questions without an answer are missing.

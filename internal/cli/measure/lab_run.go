@@ -15,8 +15,10 @@ import (
 	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/report"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/runner"
 	"fairlead/internal/lab/tool"
+	"fairlead/internal/plan"
 
 	"github.com/spf13/cobra"
 )
@@ -221,7 +223,11 @@ func noteAbsent(a *command.App, opt runner.Options) {
 // ready checks whether a session can begin, and removes what a killed session
 // left behind.
 func ready(a *command.App, opt *runner.Options) error {
-	facts, err := kernel.Probe()
+	var needed []plan.Feature
+	for _, name := range opt.Suite.Paths {
+		needed = append(needed, rig.Features(opt.Suite.Path(name))...)
+	}
+	facts, err := kernel.ProbeFor(needed)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,10 @@ func Differences(a, b Machine) (all []string) {
 		add(name, a.Link.Offloads[name], b.Link.Offloads[name])
 	}
 	for _, name := range keys(a.Host.Features, b.Host.Features) {
-		add("feature "+name, a.Host.Features[name], b.Host.Features[name])
+		has, known := a.Host.Features[name]
+		if other, both := b.Host.Features[name]; known && both {
+			add("feature "+name, has, other)
+		}
 	}
 	for _, name := range keys(a.Host.Settings, b.Host.Settings) {
 		add(name, a.Host.Settings[name], b.Host.Settings[name])

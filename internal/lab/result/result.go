@@ -194,11 +194,12 @@ type Report struct {
 
 // Host describes the machine, as far as it matters for the figures.
 type Host struct {
-	Kernel   string            `json:"kernel"`
-	CPUs     int               `json:"cpus"`
-	CPUModel string            `json:"cpu_model"`
-	Memory   uint64            `json:"memory_bytes"`
-	Fairlead string            `json:"fairlead"`
+	Kernel   string `json:"kernel"`
+	CPUs     int    `json:"cpus"`
+	CPUModel string `json:"cpu_model"`
+	Memory   uint64 `json:"memory_bytes"`
+	Fairlead string `json:"fairlead"`
+	// Features has those that the kernel was asked about.
 	Features map[string]bool   `json:"features"`
 	Settings map[string]string `json:"settings"`
 	// Tools lists the versions of the external tools that were used.

@@ -250,34 +250,52 @@ func (e *Engine) Proof(w Window, links *result.Proof) *result.Proof {
 	return p
 }
 
+// Features returns the kernel features that a path may use, including those of what is chosen while it is built.
+func Features(p suite.Path) []plan.Feature {
+	all := needs(p)
+	for _, v := range services(p) {
+		for _, plane := range paths.Planes() {
+			if v.Plane == plane.Name() || v.Plane == model.PlaneAuto {
+				all = append(all, plane.Needs(v)...)
+			}
+		}
+	}
+	if p.Outbound == model.OutboundEBPF || p.Outbound == model.OutboundAuto {
+		all = append(all, plan.FeatureEBPF)
+	}
+	return all
+}
+
+// needs returns the features without which a path cannot run, except those of its services.
+func needs(p suite.Path) (all []plan.Feature) {
+	if d, ok := paths.Driver(p.Driver); ok {
+		all = append(all, d.Needs()...)
+	}
+	if p.Family.Is6() {
+		all = append(all, plan.FeatureIPv6)
+	}
+	if p.Filter == model.FilterOn {
+		all = append(all, plan.FeatureBridgeFilter)
+	}
+	if m, ok := paths.Mode(p.Via); ok {
+		all = append(all, m.Needs()...)
+	}
+	return all
+}
+
 // Unavailable returns why the path cannot run on this host, e.g. a missing kernel
 // feature. It returns "" if the path can run.
 func Unavailable(p suite.Path, facts plan.Facts) string {
 	if why := p.WithoutFamily(); why != "" {
 		return why
 	}
-	var needs []plan.Feature
-	d, ok := paths.Driver(p.Driver)
-	switch {
-	case ok:
-		needs = append(needs, d.Needs()...)
-	case !p.ByOthers():
+	if _, ok := paths.Driver(p.Driver); !ok && !p.ByOthers() {
 		return "this version has no driver " + string(p.Driver)
 	}
-	if p.Family.Is6() {
-		needs = append(needs, plan.FeatureIPv6)
-	}
-	if p.Filter == model.FilterOn {
-		needs = append(needs, plan.FeatureBridgeFilter)
-	}
-	m, ok := paths.Mode(p.Via)
-	switch {
-	case ok:
-		needs = append(needs, m.Needs()...)
-	case p.Via != "":
+	if _, ok := paths.Mode(p.Via); !ok && p.Via != "" {
 		return "this version has no publish mode " + string(p.Via)
 	}
-	if missing := paths.Missing(facts, needs); missing != "" {
+	if missing := paths.Missing(facts, needs(p)); missing != "" {
 		return missing
 	}
 	for _, v := range services(p) {

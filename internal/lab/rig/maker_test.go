@@ -2,10 +2,12 @@ package rig
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/suite"
+	"fairlead/internal/plan"
 )
 
 func engine(t *testing.T, name string) *Engine {
@@ -116,5 +118,33 @@ func TestProofOfFamily(t *testing.T) {
 		if p.OK != ok || !ok && p.Counter != "bytes in IPv6 packets of the client" {
 			t.Errorf("%d bytes in IPv6 packets: %+v, want %v", got, p, ok)
 		}
+	}
+}
+
+// TestFeatures: a path that a kernel without features of eBPF programs cannot have names one of them, so that the
+// kernel is asked about it. A path through the bridge and nftables names none, and the programs are not verified for it.
+func TestFeatures(t *testing.T) {
+	programs := []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks, plan.FeatureServices}
+	without := plan.Facts{Missing: map[plan.Feature]string{}}
+	for _, f := range programs {
+		without.Missing[f] = "missing"
+	}
+	refused := 0
+	for _, p := range suite.Paths() {
+		asks := slices.ContainsFunc(Features(p), func(f plan.Feature) bool { return slices.Contains(programs, f) })
+		if why := Unavailable(p, without); why != "" && p.WithoutFamily() == "" {
+			refused++
+			if !asks {
+				t.Errorf("%s: the kernel is not asked about programs, and without them: %s", p.Name, why)
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("no path needs programs")
+	}
+	if nat := engine(t, "nat").Path; slices.ContainsFunc(Features(nat), func(f plan.Feature) bool {
+		return slices.Contains(programs, f)
+	}) {
+		t.Errorf("nat names %v", Features(nat))
 	}
 }

@@ -51,7 +51,9 @@ func hostFacts(opt Options) result.Host {
 	kib, _ := strconv.ParseUint(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
 	h.Memory = kib << 10
 	for _, f := range features {
-		h.Features[string(f)] = opt.Facts.Has(f)
+		if !slices.Contains(opt.Facts.Untested, f) {
+			h.Features[string(f)] = opt.Facts.Has(f)
+		}
 	}
 	for _, name := range settings {
 		if b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/")); err == nil {

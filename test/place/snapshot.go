@@ -17,18 +17,15 @@ import (
 // about a sandbox's port, and send_redirects, which a WireGuard link turns off for the host. ip cannot name
 // a namespace that is just ending, and then it prints an error.
 var state = []listing{
-	{"ip -o -d link 2>&1", `^Error: Peer netns`, `^[0-9]*: |NO-CARRIER,|,LOWER_UP| state [A-Z]*| promiscuity.*` +
-		`|@if[0-9]*| link-netnsid.*`},
-	{"ip -o addr", "fe80", `^[0-9]*: | tentative`},
-	{"ip route; ip route show table local; ip -6 route", "fe80", " linkdown"},
+	{"printf 'link\\naddr\\nroute\\nroute show table local\\nneigh show nud permanent\\nneigh show proxy\\n' | " +
+		"ip -o -d -force -batch - 2>&1", `^Error: Peer netns|^[0-9]*: .* inet6 fe80`,
+		`^[0-9]*: |NO-CARRIER,|,LOWER_UP| state [A-Z]*| promiscuity.*|@if[0-9]*| link-netnsid.*| tentative| linkdown`},
+	{"ip -6 route", "fe80", " linkdown"},
 	{"ip rule; ip -6 rule", "", ""},
 	{"bridge fdb", "^33:33:| dev fv[-_].* permanent| dev fv[-_][^ ]* master [^ ]* *$", ""},
-	{"ip neigh show nud permanent", "", ""},
-	{"ip neigh show proxy", "", ""},
 	{"nft -s list ruleset", "", ""},
-	{"sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all", "send_redirects", ""},
-	{"sysctl net.bridge 2>/dev/null", "", ""},
-	{"sysctl net.ipv4.vs 2>/dev/null", "am_droprate", ""},
+	{"sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all net.bridge net.ipv4.vs 2>/dev/null",
+		`send_redirects|^net\.ipv4\.vs\.am_droprate`, ""},
 	{"cat /proc/net/ip_vs 2>/dev/null", "", ""},
 	{"ss -Hltun", "", ""},
 }

@@ -146,6 +146,27 @@ func TestOutboundAutoFollowsLinks(t *testing.T) {
 	w.box.kill()
 }
 
+// TestOutboundAutoFollowsElements: elements of sets expire without a message of the kernel. Then a
+// rule decides about the connections that it did not decide about before, or the reverse.
+func TestOutboundAutoFollowsElements(t *testing.T) {
+	w := newAutoWorld(t, 10*time.Millisecond)
+	w.bypasses("without rules")
+	w.sh("nft -f - <<end\ntable inet t {\nset s { type ipv4_addr; flags interval, timeout; " +
+		"elements = { 0.0.0.0/1 timeout 1s, 128.0.0.0/1 timeout 1s }; }\n" +
+		"chain c { type filter hook forward priority 0; ct state established,related accept; ip saddr @s accept; drop; }\n" +
+		"}\nend")
+	w.awaitsEvent(w.events, "outbound nft")
+	for _, network := range []string{"tcp", "udp"} {
+		if from, err := w.box.asks(network, 100*time.Millisecond); err == nil {
+			t.Errorf("without the elements, %s comes from %s", network, from)
+		}
+	}
+	w.sh("nft -f - <<end\nflush chain inet t c\nadd map inet t m { type ipv4_addr : verdict; flags timeout; }\n" +
+		"add element inet t m { 198.51.100.1 timeout 1s : drop }\nadd rule inet t c ip daddr vmap @m\nend")
+	w.bypasses("without the element")
+	w.box.kill()
+}
+
 // awaitsEvent waits for the event that something was chosen.
 func (w *world) awaitsEvent(events <-chan api.Event, choice string) {
 	w.Helper()

@@ -11,22 +11,22 @@ import (
 
 // Deciders returns for each path why outbound connections must not bypass the rules of the
 // host: a rule of another program would decide about them, or the programs cannot translate
-// them. It is empty if they may. Deciders reads all rules of the host, and may wait for a
+// them. There is no reason if they may. Deciders reads all rules of the host, and may wait for a
 // program of iptables.
-func (h *Host) Deciders(paths []rules.Path) ([]string, error) {
+func (h *Host) Deciders(paths []rules.Path) ([]rules.Reason, error) {
 	all, unread, err := h.nft.Ruleset()
 	if err != nil {
 		return nil, err
 	}
-	why := make([]string, len(paths))
+	why := make([]rules.Reason, len(paths))
 	refused := h.ns.Do(ebpf.CheckOutbound)
 	return why, h.withUplinks(func(names []string) error {
 		for i, path := range paths {
 			switch path.Uplinks = names; {
 			case refused != nil:
-				why[i] = refused.Error()
+				why[i].Text = refused.Error()
 			case len(unread) > 0:
-				why[i] = fmt.Sprint("some rules could not be read: ", strings.Join(unread, "; "))
+				why[i].Text = fmt.Sprint("some rules could not be read: ", strings.Join(unread, "; "))
 			default:
 				why[i] = all.Decides(path, plan.Mark)
 			}

@@ -79,8 +79,9 @@ type Finding struct {
 	Names, Why []string
 	// Changed means that the rules have changed.
 	Changed bool
-	// At is when they were read.
-	At time.Time
+	// At is when they were read. Until is when they may say something else without a change, because
+	// elements of sets expire; zero means never.
+	At, Until time.Time
 }
 
 // Choose chooses for networks, and applies the desired state again if the host must follow. It

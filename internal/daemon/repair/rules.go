@@ -100,7 +100,7 @@ func (h *Healer) chooseOutbound(changed bool) (took time.Duration, again time.Ti
 	}
 	err := h.steps.Once(func() (err error) {
 		err = h.cfg.Networks.Choose(f, func() error { return h.cfg.Applier.Settle(h.state.Desired()) })
-		again = h.cfg.Networks.NextChoice()
+		again = rules.Earlier(f.Until, h.cfg.Networks.NextChoice())
 		return err
 	})
 	if sockets.AreUnopened(err) {
@@ -124,9 +124,12 @@ func (h *Healer) findOutbound(w model.Desired) (f networks.Finding, paths []rule
 	began := time.Now()
 	why, err := h.cfg.Deciders(paths)
 	if err != nil {
-		why = slices.Repeat([]string{"the rules of the host could not be read: " + err.Error()}, len(paths))
+		why = slices.Repeat([]rules.Reason{{Text: "the rules of the host could not be read: " + err.Error()}}, len(paths))
 	}
-	f.Why, f.At = why, time.Now()
+	for _, r := range why {
+		f.Why, f.Until = append(f.Why, r.Text), rules.Earlier(f.Until, r.Until)
+	}
+	f.At = time.Now()
 	return f, paths, f.At.Sub(began)
 }
 

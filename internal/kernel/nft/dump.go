@@ -259,7 +259,7 @@ func decodeSetElement(family nftables.TableFamily, attrs []byte) (e nftables.Set
 		case unix.NFTA_SET_ELEM_TIMEOUT:
 			e.Timeout = time.Duration(uint64Of(value)) * time.Millisecond
 		case unix.NFTA_SET_ELEM_EXPIRATION:
-			e.Expires = time.Duration(uint64Of(value)) * time.Millisecond
+			e.Expires = time.Duration(max(uint64Of(value), 1)) * time.Millisecond
 		case unix.NFTA_SET_ELEM_EXPR:
 			takeCounter(&e, decodeExpression(family, value))
 		case setElementExprs:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
@@ -142,18 +143,36 @@ func (h *Handle) readRules() (rules.Ruleset, error) {
 		}
 		out := describeChain(family, ch.Chain)
 		out.Links = ch.links
+		var until time.Time
 		sets := func(set string) ([]nftables.SetElement, error) {
 			if filled[nftChain{ch.Table.Family, ch.Table.Name, set}] {
 				return nil, errFilled
 			}
-			return h.nft.elements(&nftables.Set{Table: ch.Table, Name: set})
+			elements, err := h.nft.elements(&nftables.Set{Table: ch.Table, Name: set})
+			until = rules.Earlier(until, firstExpiry(elements, time.Now()))
+			return elements, err
 		}
 		for _, r := range of[nftChain{ch.Table.Family, ch.Table.Name, ch.Name}] {
-			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r, sets, links)...)
+			until = time.Time{}
+			for _, decoded := range rules.Decode(ch.Table.Family, r, sets, links) {
+				decoded.Until = until
+				out.Rules = append(out.Rules, decoded)
+			}
 		}
 		all = append(all, out)
 	}
 	return all, errors.Join(interrupted, err)
+}
+
+// firstExpiry returns when the first of the elements expires that were read at a time; zero if
+// none does.
+func firstExpiry(elements []nftables.SetElement, at time.Time) (first time.Time) {
+	for _, e := range elements {
+		if e.Expires > 0 {
+			first = rules.Earlier(first, at.Add(e.Expires))
+		}
+	}
+	return first
 }
 
 // errFilled means that rules add elements to a set: a packet that is explained may

@@ -29,7 +29,7 @@ func (d *decoder) lookup(e *expr.Lookup) {
 		d.unread(d.registers[slot(e.SourceRegister)].name())
 		return
 	}
-	c := Condition{Fields: fieldsOf(fields), Not: e.Invert, In: [][]Range{}}
+	c := Condition{Fields: fieldsOf(fields), Not: e.Invert, In: [][]Range{}, Set: true}
 	for _, r := range ranges(elements) {
 		c.In = append(c.In, d.tuple(fields, r.Key, r.last, 4))
 	}
@@ -188,7 +188,7 @@ func (d *decoder) branched() []Rule {
 		}
 		r.Conditions = slices.Clone(r.Conditions)
 		if d.fields != nil {
-			r.Conditions = append(r.Conditions, Condition{Fields: fieldsOf(d.fields),
+			r.Conditions = append(r.Conditions, Condition{Fields: fieldsOf(d.fields), Set: true,
 				In: [][]Range{d.tuple(d.fields, e.Key, e.last, 4)}})
 		}
 		if d.verdicts && v != nil {

@@ -163,3 +163,8 @@ func (r Rule) Matches(p Packet) Answer {
 	}
 	return answer
 }
+
+// mayMatch reports whether the rule may match the packet when elements have expired.
+func (r Rule) mayMatch(p Packet) bool {
+	return !slices.ContainsFunc(r.Conditions, func(c Condition) bool { return !c.Set && c.Matches(p) == No })
+}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"fairlead/internal/model"
 )
@@ -23,12 +24,21 @@ type Path struct {
 	Uplinks []string
 }
 
+// Reason is why the connections on a path must not bypass the rules of the host.
+type Reason struct {
+	// Text is empty if there is no reason.
+	Text string
+	// Until is when the reason may be another one although no rule has changed: when the first
+	// element expires of a set that rules look up. Zero means never.
+	Until time.Time
+}
+
 // Decides returns which rule would decide, or may decide, about a TCP or UDP packet on the
 // path, to or from any host outside, or about an ICMP error about one: it drops, rejects,
 // translates or changes the packet, may choose another route for it, or does something that is
-// not followed. It is empty if none would. Rules of tables whose name begins with own do not
-// count.
-func (rs Ruleset) Decides(path Path, own string) string {
+// not followed. There is no reason if none would. Rules of tables whose name begins with own do
+// not count.
+func (rs Ruleset) Decides(path Path, own string) Reason {
 	t := trip{all: rs.decisive(own), path: path}
 	t.onLinks = t.all.onLinks()
 	marks := Bits{} // of the connections, at the begin
@@ -45,7 +55,7 @@ func (rs Ruleset) Decides(path Path, own string) string {
 			}
 		}
 		if t.cause != "" || after == marks {
-			return t.cause
+			return Reason{t.cause, t.until}
 		}
 		marks.Unknown = allBits // rules set them: each packet may have any mark
 	}
@@ -104,11 +114,13 @@ type trip struct {
 	packet       Packet
 	// cause describes the first rule that decides, and marking the last one that sets the mark.
 	cause, marking string
+	// until is when the first element expires that may change the cause; zero if none does.
+	until time.Time
 }
 
 // pass continues with a verdict.
 func (t *trip) pass(v Verdict) {
-	t.cause = cmp.Or(t.cause, v.decides())
+	t.cause, t.until = cmp.Or(t.cause, v.decides()), Earlier(t.until, v.Until)
 	for _, s := range v.Met {
 		if slices.ContainsFunc(s.Rule.Assigns, func(a Assign) bool { return a.To == Mark }) {
 			t.marking = Verdict{By: s}.Cause() + " sets the mark, which can choose a route"
@@ -181,7 +193,7 @@ func (t *trip) onPorts(follow func(t *trip, port string)) {
 	for _, port := range t.path.Ports {
 		one := *t
 		follow(&one, port)
-		t.cause, t.marking = one.cause, one.marking
+		t.cause, t.marking, t.until = one.cause, one.marking, one.until
 		t.packet.Mark = t.packet.Mark.either(one.packet.Mark)
 		t.packet.CtMark = t.packet.CtMark.either(one.packet.CtMark)
 	}

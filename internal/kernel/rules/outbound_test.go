@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -95,9 +96,41 @@ func TestDecides(t *testing.T) {
 	} {
 		rs := append(Saved("ip", c.saved), c.chains...)
 		slices.SortStableFunc(rs, func(a, b Chain) int { return a.Priority - b.Priority })
-		got := rs.Decides(path, "own")
+		got := rs.Decides(path, "own").Text
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: the cause is %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestDecidesUntil: elements of a set that expire matter if the rule may match packets of the
+// network, whether or not it matches with the elements.
+func TestDecidesUntil(t *testing.T) {
+	path := Path{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net", Uplinks: []string{"up0"}}
+	at, sender := time.Unix(1000, 0), []byte{172, 30, 0, 7}
+	element := func(not bool) Condition {
+		return Condition{Fields: []Field{Source}, Not: not, In: [][]Range{{{sender, sender}}}, Set: true}
+	}
+	from := func(link string) Condition {
+		return Condition{Fields: []Field{InLink}, In: [][]Range{{linkRange(link)}}}
+	}
+	for _, c := range []struct {
+		name  string
+		rules []Rule
+		want  time.Time
+	}{
+		{"no elements that expire", []Rule{{Conditions: []Condition{element(false)}, Action: Drop}}, time.Time{}},
+		{"senders that are dropped", []Rule{{Conditions: []Condition{element(false)}, Action: Drop, Until: at}}, at},
+		{"other senders are dropped", []Rule{{Conditions: []Condition{element(true)}, Action: Drop, Until: at}}, at},
+		{"the first of two", []Rule{{Conditions: []Condition{element(true)}, Action: Accept, Until: at.Add(time.Hour)},
+			{Conditions: []Condition{from("fl-net"), element(true)}, Action: Accept, Until: at}}, at},
+		{"another link", []Rule{{Conditions: []Condition{from("docker0"), element(true)}, Action: Drop, Until: at}},
+			time.Time{}},
+		{"all is accepted before", []Rule{{Action: Accept}, {Action: Drop, Until: at}}, time.Time{}},
+	} {
+		rs := Ruleset{{Table: "inet t", Name: "c", Hook: "forward", Type: "filter", Policy: Accept, Rules: c.rules}}
+		if got := rs.Decides(path, "own"); !got.Until.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }

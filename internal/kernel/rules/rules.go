@@ -20,6 +20,7 @@ package rules
 
 import (
 	"net/netip"
+	"time"
 
 	"fairlead/internal/model"
 )
@@ -93,6 +94,8 @@ type Rule struct {
 	Alters string `json:"alters,omitempty"`
 	// Unread names what of the rule is not supported.
 	Unread []string `json:"unread,omitempty"`
+	// Until is when the first element that the rule looks up expires; zero if none does.
+	Until time.Time `json:"-"`
 	// Handle is nftables' number of the rule, which traces contain; 0 for legacy
 	// iptables.
 	Handle uint64 `json:"handle,omitempty"`
@@ -168,4 +171,6 @@ type Condition struct {
 	// Mask are the bits of the single field that are compared with In; nil means
 	// all.
 	Mask []byte `json:"mask,omitempty"`
+	// Set means that In are the elements of a set, which may expire.
+	Set bool `json:"-"`
 }

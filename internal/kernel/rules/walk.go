@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Step is a rule that a packet matches and that has an effect on it.
@@ -32,6 +33,8 @@ type Verdict struct {
 	Met []Step
 	// Packet is the packet afterwards, with the marks that rules have set.
 	Packet Packet
+	// Until is when the first element expires that may change the verdict; zero if none does.
+	Until time.Time
 	// Rerouted means that a chain of type route has changed the mark, so that the
 	// kernel repeats the route lookup.
 	Rerouted bool
@@ -99,8 +102,9 @@ func (rs Ruleset) filters(chains []Chain, p Packet) Verdict {
 		v, lost := rs.followChain(c, out.Packet)
 		out.Rerouted = out.Rerouted || c.Type == "route" && v.Packet.Mark != out.Packet.Mark
 		out.Met, out.Packet, changed = append(out.Met, v.Met...), v.Packet, changed || lost
+		out.Until = Earlier(out.Until, v.Until)
 		if ends(v.Action) && v.Certain && !changed {
-			v.Met, v.Packet = out.Met, out.Packet
+			v.Met, v.Packet, v.Until = out.Met, out.Packet, out.Until
 			return v
 		}
 		out.Doubts = append(out.Doubts, v.Doubts...)
@@ -126,11 +130,11 @@ func (rs Ruleset) Translate(hook string, p Packet) Verdict {
 	}
 	for _, c := range rs.at(hook, p, "nat") {
 		v, lost := rs.followChain(c, out.Packet)
-		out.Met, out.Packet = append(out.Met, v.Met...), v.Packet
+		out.Met, out.Packet, out.Until = append(out.Met, v.Met...), v.Packet, Earlier(out.Until, v.Until)
 		out.Certain = out.Certain && v.Certain && !lost
 		out.Doubts = append(out.Doubts, v.Doubts...)
 		if v.Action != Accept {
-			v.Met, v.Certain, v.Doubts, v.Packet = out.Met, out.Certain, out.Doubts, out.Packet
+			v.Met, v.Certain, v.Doubts, v.Packet, v.Until = out.Met, out.Certain, out.Doubts, out.Packet, out.Until
 			return v
 		}
 	}
@@ -215,6 +219,8 @@ type follower struct {
 	// unknown are the rules that may change the packet, or its path through the
 	// chains, in a way that is not followed.
 	unknown []Step
+	// until is when the first element expires of those that rules in the packet's way look up.
+	until time.Time
 }
 
 // followChain follows the packet through a chain with a hook. lost means that a rule may
@@ -233,7 +239,7 @@ func (rs Ruleset) followChain(c Chain, p Packet) (v Verdict, lost bool) {
 		}
 	}
 	v = Verdict{Action: f.final.Rule.Action, By: f.final, Policy: policy, Met: f.met, Packet: f.packet,
-		Doubts: f.unknown}
+		Doubts: f.unknown, Until: f.until}
 	for _, s := range f.possible {
 		if !s.Rule.sameEnd(f.final.Rule) {
 			v.Doubts = append(v.Doubts, s)
@@ -270,11 +276,22 @@ func (r Rule) sameEnd(o Rule) bool {
 		!o.Choice
 }
 
+// Earlier returns the earlier of two times, of which zero means never.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // walk follows the packet through a chain and the chains that it jumps to, and reports
 // whether a rule has decided. It is not sure that the packet is in the chain, or still in
 // it, if a rule that may not match brought it there, or may have taken it away.
 func (f *follower) walk(c Chain, depth int, sure bool) (decided bool) {
 	for _, r := range c.Rules {
+		if !r.Until.IsZero() && r.mayMatch(f.packet) {
+			f.until = Earlier(f.until, r.Until)
+		}
 		matches := r.Matches(f.packet)
 		if matches == No || r.Action == None && len(r.Assigns) == 0 {
 			continue

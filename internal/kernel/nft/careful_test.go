@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/handles"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -197,6 +198,28 @@ func TestAlteredTablesAreReplaced(t *testing.T) {
 			if is, err := c.read(); err != nil || !plan.Equal(is, c.want) {
 				t.Errorf("after the repair, table %s is read as %v, %v", c.table, is, err)
 			}
+		}
+	}
+}
+
+// TestAdjacentIntervals reads a set whose intervals follow each other without a gap: a packet is in each of them, and
+// not in what is beside them.
+func TestAdjacentIntervals(t *testing.T) {
+	h := openTest(t)
+	kerneltest.Run(t, h.ns, "nft", "add table ip o; add chain ip o in { type filter hook input priority 0; }; "+
+		"add set ip o s { type ipv4_addr; flags interval; elements = { 10.0.1.0/24, 10.0.0.0/24, 10.0.2.0-10.0.2.9 }; }; "+
+		"add rule ip o in ip saddr @s drop")
+	rs, _, err := h.Ruleset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]rules.Action{"9.255.255.255": rules.Accept, "10.0.0.0": rules.Drop,
+		"10.0.0.255": rules.Drop, "10.0.1.0": rules.Drop, "10.0.1.255": rules.Drop, "10.0.2.9": rules.Drop,
+		"10.0.2.10": rules.Accept} {
+		p := rules.Packet{Proto: model.UDP, From: netip.MustParseAddrPort(from + ":1000"),
+			To: netip.MustParseAddrPort("192.0.2.1:53")}
+		if v := rs.Filter("input", p); v.Action != want || !v.Certain {
+			t.Errorf("a packet from %s: %s, certain %t, want %s", from, v.Action, v.Certain, want)
 		}
 	}
 }

@@ -130,7 +130,12 @@ func ranges(elements []nftables.SetElement) []element {
 	ends := slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return e.IntervalEnd })
 	list := slices.Clone(elements)
 	if ends {
-		slices.SortStableFunc(list, func(a, b nftables.SetElement) int { return bytes.Compare(a.Key, b.Key) })
+		slices.SortStableFunc(list, func(a, b nftables.SetElement) int {
+			if order := bytes.Compare(a.Key, b.Key); order != 0 || a.IntervalEnd == b.IntervalEnd {
+				return order
+			}
+			return map[bool]int{true: -1, false: 1}[a.IntervalEnd] // of adjacent intervals
+		})
 	}
 	for i, e := range list {
 		last := e.Key

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 )
@@ -33,4 +34,11 @@ func (h *Host) Deciders(paths []rules.Path) ([]rules.Reason, error) {
 		}
 		return nil
 	})
+}
+
+// unreported describes what Deciders reads of which the kernel sends no messages.
+func (h *Host) unreported() string {
+	v4, err4 := h.iptables.LegacyHash(true)
+	v6, err6 := h.iptables.LegacyHash(false)
+	return fmt.Sprint(v4, err4, v6, err6, nft.LegacyFrames())
 }

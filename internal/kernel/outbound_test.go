@@ -40,6 +40,24 @@ func TestDecidersOfLegacyTables(t *testing.T) {
 	decides("tables without rules, and no programs", "iptables-legacy-save is not installed to read them")
 }
 
+// BenchmarkUnreported polls a host without tables of legacy iptables, and one with 1,000 rules in two.
+func BenchmarkUnreported(b *testing.B) {
+	for _, legacy := range []int{0, 1000} {
+		b.Run(fmt.Sprint(legacy), func(b *testing.B) {
+			h := openTestHost(b)
+			for _, table := range []string{"filter", "mangle"} {
+				text := "*" + table + "\n" + strings.Repeat("-A FORWARD -d 192.0.2.1 -j DROP\n", legacy/2) + "COMMIT\n"
+				if legacy > 0 {
+					h.run(b, "sh", "-ec", "iptables-legacy-restore <<end\n"+text+"end")
+				}
+			}
+			for b.Loop() {
+				h.unreported()
+			}
+		})
+	}
+}
+
 // BenchmarkDeciders reads 10,000 rules and sets with 5,000 elements, of which none decides, and
 // follows the packets of a network through them.
 func BenchmarkDeciders(b *testing.B) {

@@ -67,8 +67,8 @@ func (h *Host) Inspect() *inspect.Reader { return h.inspect }
 // Watch records changes of the host's network until ctx ends.
 func (h *Host) Watch(ctx context.Context) (*watch.Watcher, error) {
 	w, err := watch.New(ctx, watch.Config{Net: h.rtnl, NFT: h.nft, EBPF: h.ebpf.Check,
-		IPVS: []func() (bool, error){h.links.LocalRoutesDiffer, h.ipvs.Differs}, Legacy: h.iptables.LegacyHash,
-		Concerns: concerns})
+		IPVS: []func() (bool, error){h.links.LocalRoutesDiffer, h.ipvs.Differs}, Legacy: h.iptables.FilterHash,
+		Unreported: h.unreported, Concerns: concerns})
 	h.watcher.Store(w)
 	return w, err
 }

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/watch"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
@@ -109,12 +111,12 @@ func (h *Healer) Follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-h.state.Reapplied:
-			h.chooses.Send() // there may be other networks or sandboxes
 			if h.watchSettings() {
 				check.Reset(checkEvery)
 			} else {
 				check.Stop() // there is nothing to check
 			}
+			h.chooses.Send() // there may be other networks or sandboxes
 			continue
 		case <-check.C:
 			if !h.check() {
@@ -143,8 +145,8 @@ func (h *Healer) reportEndedFlows() {
 	}
 }
 
-// watchSettings updates the host's sysctls that are checked, and reports whether
-// anything needs checks.
+// watchSettings updates the host's sysctls that are checked, and whether rules are polled of
+// which the kernel sends no messages. It reports whether anything needs checks.
 func (h *Healer) watchSettings() bool {
 	h.state.Lock()
 	defer h.state.Unlock()
@@ -161,7 +163,11 @@ func (h *Healer) watchSettings() bool {
 		}
 	}
 	h.state.Warn("watch settings", h.cfg.Watcher.Settings(settings))
-	return len(settings) > 0 || kernel.Polled(account)
+	bypasses := slices.ContainsFunc(account, func(o plan.Object) bool { _, is := o.(plan.Flowtable); return is }) ||
+		slices.ContainsFunc(h.state.Desired().Networks,
+			func(n model.Network) bool { return n.Outbound == model.OutboundAuto })
+	h.cfg.Watcher.PollRules(bypasses)
+	return len(settings) > 0 || kernel.Polled(account) || bypasses
 }
 
 // check reads the objects for which the kernel sends no messages, and reports whether

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"unsafe"
 
-	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
@@ -26,7 +25,7 @@ type legacyTable struct {
 
 // legacyFilter reads the filterChains of a table of iptables-legacy.
 func (h *Handle) legacyFilter(v4 bool) (chains rules.Ruleset, err error) {
-	hash, err := h.legacyHash(v4, "filter")
+	hash, err := h.FilterHash(v4)
 	if err != nil || hash == 0 {
 		return nil, err
 	}
@@ -63,11 +62,11 @@ func family46(v4 bool) int {
 }
 
 // LegacyHash returns a hash of the rules in all tables of iptables-legacy, without their
-// counters, and of what legacy ebtables has. It returns 0 if there are no such tables.
-func (h *Handle) LegacyHash(v4 bool) (hash uint64, err error) {
-	hash, err = h.legacyHash(v4)
-	return hash ^ uint64(len(nft.LegacyFrames())), err
-}
+// counters. It returns 0 if there are no such tables.
+func (h *Handle) LegacyHash(v4 bool) (uint64, error) { return h.legacyHash(v4) }
+
+// FilterHash is LegacyHash for the filter table only.
+func (h *Handle) FilterHash(v4 bool) (uint64, error) { return h.legacyHash(v4, "filter") }
 
 // legacyHash returns a hash of the rules in the named tables, or in all if none is named.
 func (h *Handle) legacyHash(v4 bool, only ...string) (hash uint64, err error) {

@@ -93,10 +93,10 @@ func (w *Watcher) checkLinks() bool {
 }
 
 // Check inspects the state for which the kernel sends no events: the host's sysctls
-// (see Settings), the eBPF programs, their pins and maps, IPVS, and the tables of
-// iptables-legacy, whose changes RulesChanged reports, too. The next Take returns what
-// differs. Check reports whether anything differs. Do not call it while a plan is being
-// applied.
+// (see Settings), the eBPF programs, their pins and maps, IPVS, and the filter tables of
+// iptables-legacy. The next Take returns what differs. Check reports whether anything
+// differs. Changes of unreported rules make RulesChanged receive (see PollRules). Do not
+// call it while a plan is being applied.
 func (w *Watcher) Check() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,10 +115,8 @@ func (w *Watcher) Check() bool {
 	balanced := w.checkIPVS()
 	w.seen.ipvs = w.seen.ipvs || !balanced
 	filtered := w.checkLegacy()
-	if !filtered {
-		w.seen.firewall = true
-		w.NoteRules()
-	}
+	w.seen.firewall = w.seen.firewall || !filtered
+	w.checkUnreported()
 	return bad || !attached || !intact || !balanced || !filtered
 }
 
@@ -142,7 +140,29 @@ func (w *Watcher) checkIPVS() bool {
 	return true
 }
 
-// checkLegacy reports whether the tables of iptables-legacy are unchanged
+// PollRules sets whether Check compares the rules of which the kernel sends no messages.
+// Only what bypasses rules needs that: it reads all tables of iptables-legacy.
+func (w *Watcher) PollRules(polls bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if polls && !w.polls {
+		w.unreported = w.cfg.Unreported()
+	}
+	w.polls = polls
+}
+
+// checkUnreported notes that unreported rules have changed since the last call.
+func (w *Watcher) checkUnreported() {
+	if !w.polls {
+		return
+	}
+	if now := w.cfg.Unreported(); now != w.unreported {
+		w.unreported = now
+		w.NoteRules()
+	}
+}
+
+// checkLegacy reports whether the filter tables of iptables-legacy are unchanged
 // since the last call.
 func (w *Watcher) checkLegacy() bool {
 	same := true

@@ -48,6 +48,47 @@ func TestCheckReportsAlteredSettings(t *testing.T) {
 	}
 }
 
+// TestPollRules: unreported rules are read only while something bypasses rules, and only changes
+// since then are reported.
+func TestPollRules(t *testing.T) {
+	reads, rules := 0, "one rule"
+	cache := handles.New(kerneltest.Netns(t))
+	t.Cleanup(cache.Close)
+	w := newWatcher(Config{Net: rtnl.New(cache), EBPF: func() (bool, bool) { return true, true },
+		Legacy:     func(bool) (uint64, error) { return 0, nil },
+		Unreported: func() string { reads++; return rules }})
+	check := func(when string, want bool) {
+		t.Helper()
+		w.Check()
+		select {
+		case <-w.RulesChanged():
+			if !want {
+				t.Errorf("%s: a change is reported", when)
+			}
+		default:
+			if want {
+				t.Errorf("%s: no change is reported", when)
+			}
+		}
+	}
+	check("nothing bypasses rules", false)
+	if reads > 0 {
+		t.Error("rules are read that are not bypassed")
+	}
+	w.PollRules(true)
+	check("no change", false)
+	rules = "two rules"
+	w.PollRules(true)
+	check("a change", true)
+	check("no further change", false)
+	w.PollRules(false)
+	rules, reads = "three rules", 0
+	check("nothing bypasses rules any more", false)
+	if reads > 0 {
+		t.Error("rules are read that are not bypassed any more")
+	}
+}
+
 // TestUplinksChange checks which links of the host are noted as uplinks that have changed.
 func TestUplinksChange(t *testing.T) {
 	for name, c := range map[string]struct {

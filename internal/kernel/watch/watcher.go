@@ -56,8 +56,11 @@ type Watcher struct {
 	linksChecked time.Time
 	// ipvsChecked is when Check last read IPVS.
 	ipvsChecked time.Time
-	// legacy are hashes of the tables of iptables-legacy.
+	// legacy are hashes of the filter tables of iptables-legacy.
 	legacy [2]uint64
+	// polls means that Check compares unreported.
+	polls      bool
+	unreported string
 }
 
 // rtnlGroups are the rtnetlink groups that report changes of objects in plans.
@@ -80,8 +83,11 @@ type Config struct {
 	// IPVS has one function for each kind of object that IPVS needs. It reports
 	// whether one of these objects differs from what this process has set.
 	IPVS []func() (bool, error)
-	// Legacy returns a hash of the tables of iptables-legacy of an address family.
+	// Legacy returns a hash of the filter table of iptables-legacy of an address family.
 	Legacy func(v4 bool) (uint64, error)
+	// Unreported describes what decides about packets and of which the kernel sends no
+	// messages, such as all tables of iptables-legacy: see PollRules.
+	Unreported func() string
 	// Concerns reports whether the events show that the object differs.
 	Concerns func(*Matcher, plan.Object) bool
 }
@@ -171,7 +177,8 @@ func (w *Watcher) close() error {
 func (w *Watcher) Noted() <-chan struct{} { return w.noted }
 
 // RulesChanged returns a channel that has an element if another program has changed
-// nftables, legacy iptables or IPsec policies, or may have, since the last receive.
+// nftables, IPsec policies or, if they are polled, unreported rules, or may have, since the
+// last receive.
 func (w *Watcher) RulesChanged() <-chan struct{} { return w.rules }
 
 // NoteRules makes RulesChanged receive an element.

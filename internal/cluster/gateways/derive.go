@@ -91,6 +91,8 @@ type servers struct {
 	networks map[string]network
 	found    map[gateway.Selector][]found
 	problems []string
+	// leaves means that this node is drained.
+	leaves bool
 }
 
 func newServers(s kv.Snapshot, node string) *servers {
@@ -112,93 +114,81 @@ type network struct {
 // complete adds the sandboxes of other nodes to the services. Entries that select sandboxes stay for those of this
 // node. An entry whose network the cluster does not have is left out.
 func (v *servers) complete(c *model.ClusterGateway) {
-	drained := v.drained(v.node)
-	completed(v, c, "service", c.Config.HTTP.Services, func(s *gateway.Service, use use) {
-		if s.LoadBalancer == nil {
-			return
-		}
-		lb := *s.LoadBalancer
-		lb.Servers = nil
-		for _, one := range s.LoadBalancer.Servers {
-			others, ok := use(one.Selector())
-			own := one
-			own.Fenced = one.Fenced || drained && !one.Selector().IsZero()
-			if ok {
-				lb.Servers = append(lb.Servers, own)
-			}
-			for _, f := range others {
-				lb.Servers = append(lb.Servers, httpServer(one, f))
-			}
-		}
-		s.LoadBalancer = &lb
-	})
-	completed(v, c, "TCP service", c.Config.TCP.Services, func(s *gateway.TCPService, use use) {
-		if s.LoadBalancer == nil {
-			return
-		}
-		lb := *s.LoadBalancer
-		lb.Servers = nil
-		for _, one := range s.LoadBalancer.Servers {
-			others, ok := use(one.Selector())
-			if ok && (!drained || one.Selector().IsZero()) {
-				lb.Servers = append(lb.Servers, one)
-			}
-			for _, at := range usable(others, one.Port) {
-				lb.Servers = append(lb.Servers, gateway.TCPServer{Address: at, TLS: one.TLS})
-			}
-		}
-		s.LoadBalancer = &lb
-	})
-	completed(v, c, "UDP service", c.Config.UDP.Services, func(s *gateway.UDPService, use use) {
-		if s.LoadBalancer == nil {
-			return
-		}
-		lb := *s.LoadBalancer
-		lb.Servers = nil
-		for _, one := range s.LoadBalancer.Servers {
-			others, ok := use(one.Selector())
-			if ok && (!drained || one.Selector().IsZero()) {
-				lb.Servers = append(lb.Servers, one)
-			}
-			for _, at := range usable(others, one.Port) {
-				lb.Servers = append(lb.Servers, gateway.UDPServer{Address: at})
-			}
-		}
-		s.LoadBalancer = &lb
-	})
+	v.leaves = v.drained(v.node)
+	completed(v, c, "service", c.Config.HTTP.Services, v.httpServers)
+	completed(v, c, "TCP service", c.Config.TCP.Services, v.tcpServers)
+	completed(v, c, "UDP service", c.Config.UDP.Services, v.udpServers)
 }
 
-// use returns the sandboxes of other nodes that a selector has found, and whether the selector can be used.
-type use func(gateway.Selector) (others []found, ok bool)
+// httpServers returns the servers that an entry stands for: itself, if own, and the sandboxes of other nodes.
+func (v *servers) httpServers(entry gateway.Server, own bool, others []found) (all []gateway.Server) {
+	if own {
+		here := entry
+		here.Fenced = entry.Fenced || v.leaves && !entry.Selector().IsZero()
+		all = append(all, here)
+	}
+	for _, f := range others {
+		all = append(all, httpServer(entry, f))
+	}
+	return all
+}
 
-// completed replaces the services by changed ones, and notes the selectors that cannot be used.
-func completed[S any](v *servers, c *model.ClusterGateway, kind string, all map[string]*S, change func(*S, use)) {
+func (v *servers) tcpServers(entry gateway.TCPServer, own bool, others []found) (all []gateway.TCPServer) {
+	if own && (!v.leaves || entry.Selector().IsZero()) {
+		all = append(all, entry)
+	}
+	for _, at := range usable(others, entry.Port) {
+		all = append(all, gateway.TCPServer{Address: at, TLS: entry.TLS})
+	}
+	return all
+}
+
+func (v *servers) udpServers(entry gateway.UDPServer, own bool, others []found) (all []gateway.UDPServer) {
+	if own && (!v.leaves || entry.Selector().IsZero()) {
+		all = append(all, entry)
+	}
+	for _, at := range usable(others, entry.Port) {
+		all = append(all, gateway.UDPServer{Address: at})
+	}
+	return all
+}
+
+// completed replaces the servers of services, and notes the selectors that cannot be used.
+func completed[S any, T interface{ Selector() gateway.Selector }, P gateway.Balanced[S, T]](v *servers,
+	c *model.ClusterGateway, kind string, all map[string]P, servers func(entry T, own bool, others []found) []T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		s := *all[name]
 		problem := func(err error, warning bool) {
 			c.Problems = append(c.Problems, model.GatewayProblem{Kind: kind, Name: name, Text: err.Error(),
 				Warning: warning})
 		}
-		// The service is a copy, which is dropped.
+		// The service is replaced when it is complete.
 		err := recovery.Object(kind+" "+name, func() {
-			change(&s, func(by gateway.Selector) ([]found, bool) {
-				if by.IsZero() {
-					return nil, true
+			var next []T
+			for _, entry := range all[name].Servers() {
+				others, err := v.selected(entry.Selector())
+				if err != nil {
+					problem(err, true)
 				}
-				if n := v.network(by.Network); n.err != nil {
-					problem(n.err, true)
-					return nil, false
-				}
-				return v.others(by), true
-			})
+				next = append(next, servers(entry, err == nil, others)...)
+			}
+			all[name] = all[name].WithServers(next)
 		})
 		if err != nil {
 			problem(err, false)
 			delete(all, name)
-			continue
 		}
-		all[name] = &s
 	}
+}
+
+// selected returns the sandboxes of other nodes that a selector has found, or why it cannot be used.
+func (v *servers) selected(by gateway.Selector) ([]found, error) {
+	if by.IsZero() {
+		return nil, nil
+	}
+	if n := v.network(by.Network); n.err != nil {
+		return nil, n.err
+	}
+	return v.others(by), nil
 }
 
 // httpServer returns the server that a sandbox of another node is, for an entry that has selected it.

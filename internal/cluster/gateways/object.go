@@ -169,10 +169,7 @@ func noFiles(value any) error {
 }
 
 func checkService(s *gateway.Service) error {
-	if s.LoadBalancer == nil {
-		return nil
-	}
-	for _, one := range s.LoadBalancer.Servers {
+	for _, one := range s.Servers() {
 		err := one.Validate()
 		switch {
 		case err != nil:
@@ -189,24 +186,20 @@ func checkService(s *gateway.Service) error {
 }
 
 func checkTCPService(s *gateway.TCPService) error {
-	if s.LoadBalancer == nil {
-		return nil
-	}
-	for _, one := range s.LoadBalancer.Servers {
-		if err := errors.Join(one.Validate(), checkSelector(one.Selector())); err != nil {
-			return fmt.Errorf("server %s: %w", one.Address, err)
-		}
-	}
-	return nil
+	return checkServers(s.Servers(), func(one gateway.TCPServer) string { return one.Address })
 }
 
 func checkUDPService(s *gateway.UDPService) error {
-	if s.LoadBalancer == nil {
-		return nil
-	}
-	for _, one := range s.LoadBalancer.Servers {
+	return checkServers(s.Servers(), func(one gateway.UDPServer) string { return one.Address })
+}
+
+func checkServers[T interface {
+	Validate() error
+	Selector() gateway.Selector
+}](servers []T, address func(T) string) error {
+	for _, one := range servers {
 		if err := errors.Join(one.Validate(), checkSelector(one.Selector())); err != nil {
-			return fmt.Errorf("server %s: %w", one.Address, err)
+			return fmt.Errorf("server %s: %w", address(one), err)
 		}
 	}
 	return nil

@@ -46,10 +46,7 @@ func (t *Draft) gateway() {
 // gatewayServices checks the servers of the gateway's services.
 func (t *Draft) gatewayServices(c gateway.Config) {
 	for name, s := range sorted(c.HTTP.Services) {
-		if s.LoadBalancer == nil {
-			continue
-		}
-		for _, s := range s.LoadBalancer.Servers {
+		for _, s := range s.Servers() {
 			err := s.Validate()
 			if err == nil && s.Service != "" {
 				err = t.sharedPool(s.Service, c.HTTP.Services[name].LoadBalancer.HealthCheck != nil)
@@ -58,18 +55,12 @@ func (t *Draft) gatewayServices(c gateway.Config) {
 		}
 	}
 	for name, s := range sorted(c.TCP.Services) {
-		if s.LoadBalancer == nil {
-			continue
-		}
-		for _, s := range s.LoadBalancer.Servers {
+		for _, s := range s.Servers() {
 			t.serverMistake("tcp", name, cmp.Or(s.Address, s.Label, s.Name, s.Network, "without address"), s.Validate())
 		}
 	}
 	for name, s := range sorted(c.UDP.Services) {
-		if s.LoadBalancer == nil {
-			continue
-		}
-		for _, s := range s.LoadBalancer.Servers {
+		for _, s := range s.Servers() {
 			t.serverMistake("udp", name, cmp.Or(s.Address, s.Label, s.Name, s.Network, "without address"), s.Validate())
 		}
 	}

@@ -73,45 +73,21 @@ func ResolveCluster(c *model.ClusterGateway, selects Selects) *model.ClusterGate
 
 // config returns the configuration with the servers that its services have.
 func (in Inputs) config(c gateway.Config) gateway.Config {
-	c.HTTP.Services = resolved(c.HTTP.Services, func(s *gateway.Service) {
-		if s.LoadBalancer != nil {
-			lb := *s.LoadBalancer
-			lb.Servers = replaced(lb.Servers, in.servers)
-			s.LoadBalancer = &lb
-		}
-	})
-	c.TCP.Services = resolved(c.TCP.Services, func(s *gateway.TCPService) {
-		if s.LoadBalancer != nil {
-			lb := *s.LoadBalancer
-			lb.Servers = replaced(lb.Servers, in.tcpServers)
-			s.LoadBalancer = &lb
-		}
-	})
-	c.UDP.Services = resolved(c.UDP.Services, func(s *gateway.UDPService) {
-		if s.LoadBalancer != nil {
-			lb := *s.LoadBalancer
-			lb.Servers = replaced(lb.Servers, in.udpServers)
-			s.LoadBalancer = &lb
-		}
-	})
+	c.HTTP.Services = resolved(c.HTTP.Services, in.servers)
+	c.TCP.Services = resolved(c.TCP.Services, in.tcpServers)
+	c.UDP.Services = resolved(c.UDP.Services, in.udpServers)
 	return c
 }
 
-// resolved returns the services, each of them changed by a function.
-func resolved[S any](all map[string]*S, change func(*S)) map[string]*S {
+// resolved returns the services, each with the servers that its entries stand for.
+func resolved[S, T any, P gateway.Balanced[S, T]](all map[string]P, servers func(T) []T) map[string]P {
 	all = maps.Clone(all)
 	for name, s := range all {
-		service := *s
-		change(&service)
-		all[name] = &service
-	}
-	return all
-}
-
-// replaced returns the servers that entries stand for.
-func replaced[S any](entries []S, servers func(S) []S) (all []S) {
-	for _, one := range entries {
-		all = append(all, servers(one)...)
+		var found []T
+		for _, one := range s.Servers() {
+			found = append(found, servers(one)...)
+		}
+		all[name] = s.WithServers(found)
 	}
 	return all
 }

@@ -8,43 +8,17 @@ import (
 	"fairlead/internal/model/gateway"
 )
 
-// pool has the functions for services of one kind, which consist of settings and servers.
-type pool[T any] struct {
-	same func(a, b *T) bool
-	join func(value *T, all []any) *T
+func sameService(a, b *gateway.Service) bool {
+	return slices.Equal(a.Middlewares, b.Middlewares) && sameSettings(a.LoadBalancer, b.LoadBalancer)
 }
 
-var (
-	httpServers = pool[gateway.Service]{
-		same: func(a, b *gateway.Service) bool {
-			return slices.Equal(a.Middlewares, b.Middlewares) && sameSettings(a.LoadBalancer, b.LoadBalancer)
-		},
-		join: func(s *gateway.Service, all []any) *gateway.Service {
-			lb := *s.LoadBalancer
-			lb.Servers = joined(all, func(s *gateway.Service) []gateway.Server { return s.LoadBalancer.Servers },
-				func(s gateway.Server) string { return s.URL })
-			return &gateway.Service{LoadBalancer: &lb, Middlewares: s.Middlewares}
-		},
-	}
-	tcpServers = pool[gateway.TCPService]{
-		same: func(a, b *gateway.TCPService) bool { return sameSettings(a.LoadBalancer, b.LoadBalancer) },
-		join: func(s *gateway.TCPService, all []any) *gateway.TCPService {
-			lb := *s.LoadBalancer
-			lb.Servers = joined(all, func(s *gateway.TCPService) []gateway.TCPServer { return s.LoadBalancer.Servers },
-				func(s gateway.TCPServer) string { return s.Address })
-			return &gateway.TCPService{LoadBalancer: &lb}
-		},
-	}
-	udpServers = pool[gateway.UDPService]{
-		same: func(a, b *gateway.UDPService) bool { return sameSettings(a.LoadBalancer, b.LoadBalancer) },
-		join: func(s *gateway.UDPService, all []any) *gateway.UDPService {
-			lb := *s.LoadBalancer
-			lb.Servers = joined(all, func(s *gateway.UDPService) []gateway.UDPServer { return s.LoadBalancer.Servers },
-				func(s gateway.UDPServer) string { return s.Address })
-			return &gateway.UDPService{LoadBalancer: &lb}
-		},
-	}
-)
+func sameTCPService(a, b *gateway.TCPService) bool {
+	return sameSettings(a.LoadBalancer, b.LoadBalancer)
+}
+
+func sameUDPService(a, b *gateway.UDPService) bool {
+	return sameSettings(a.LoadBalancer, b.LoadBalancer)
+}
 
 // sameSettings reports whether two load balancers differ in their servers at most.
 func sameSettings[L any](a, b *L) bool {
@@ -62,10 +36,10 @@ func sameSettings[L any](a, b *L) bool {
 }
 
 // joined returns the servers of all services, those with the same address once.
-func joined[T, S any](all []any, servers func(*T) []S, address func(S) string) (list []S) {
+func joined[S, T any, P gateway.Balanced[S, T]](all []any, address func(T) string) (list []T) {
 	seen := map[string]bool{}
 	for _, value := range all {
-		for _, s := range servers(value.(*T)) {
+		for _, s := range value.(P).Servers() {
 			if !seen[address(s)] {
 				seen[address(s)] = true
 				list = append(list, s)

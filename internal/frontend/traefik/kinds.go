@@ -2,7 +2,6 @@ package traefik
 
 import (
 	"reflect"
-	"slices"
 
 	"fairlead/internal/model/gateway"
 )
@@ -18,8 +17,7 @@ type kind struct {
 	put    func(c *gateway.Config, name string, value any)
 	// match returns what the requests that a chosen object takes follow from.
 	match func(value any) match
-	// refer visits the references, nil if there are none in labels. clone copies a value so far that
-	// they can be changed.
+	// refer visits the references, nil if there are none in labels. clone copies a value for changes of them.
 	refer func(value any, v visitor)
 	clone func(value any) any
 	// same reports whether two values are equal, but for their servers.
@@ -37,14 +35,15 @@ type match struct {
 
 // kinds are all kinds that labels define. The TLS store has no owner, so it is apart.
 var kinds = []*kind{
-	routers(kindOf(router, httpRouters), referRouter, cloneRouter, matchRouter),
-	referring(balanced(kindOf(service, httpServices), httpServers), referService, cloneService),
-	referring(across(kindOf(middleware, httpMiddlewares)), referMiddleware, gateway.Clone[gateway.Middleware]),
-	routers(kindOf(tcpRouter, tcpRouters), referTCPRouter, cloneTCPRouter, matchTCPRouter),
-	balanced(kindOf(tcpService, tcpServices), tcpServers),
+	routers(kindOf(router, httpRouters), referRouter, matchRouter),
+	referring(balanced(kindOf(service, httpServices), sameService, func(s gateway.Server) string { return s.URL }),
+		referService),
+	referring(across(kindOf(middleware, httpMiddlewares)), referMiddleware),
+	routers(kindOf(tcpRouter, tcpRouters), referTCPRouter, matchTCPRouter),
+	balanced(kindOf(tcpService, tcpServices), sameTCPService, func(s gateway.TCPServer) string { return s.Address }),
 	across(kindOf(tcpMiddleware, tcpMiddlewares)),
-	routers(kindOf(udpRouter, udpRouters), referUDPRouter, cloneUDPRouter, matchUDPRouter),
-	balanced(kindOf(udpService, udpServices), udpServers),
+	routers(kindOf(udpRouter, udpRouters), referUDPRouter, matchUDPRouter),
+	balanced(kindOf(udpService, udpServices), sameUDPService, func(s gateway.UDPServer) string { return s.Address }),
 }
 
 // kindNamed returns the kind with the name, nil if labels define no such objects.
@@ -81,49 +80,25 @@ func across(k *kind) *kind {
 	return k
 }
 
-func referring[T any](k *kind, refer func(*T, visitor), clone func(*T) *T) *kind {
+func referring[T any](k *kind, refer func(*T, visitor)) *kind {
 	k.refer = func(value any, v visitor) { refer(value.(*T), v) }
-	k.clone = func(value any) any { return clone(value.(*T)) }
+	k.clone = func(value any) any { return gateway.Clone(value.(*T)) }
 	return k
 }
 
-func routers[T any](k *kind, refer func(*T, visitor), clone func(*T) *T, of func(*T) match) *kind {
+func routers[T any](k *kind, refer func(*T, visitor), of func(*T) match) *kind {
 	k.chosen = true
 	k.match = func(value any) match {
 		m := of(value.(*T))
 		m.kind = k.name
 		return m
 	}
-	return referring(k, refer, clone)
+	return referring(k, refer)
 }
 
-// balanced is for a kind whose objects have servers. list returns a copy of the object, and its servers
-// in that copy; same compares without servers.
-func balanced[T any](k *kind, p pool[T]) *kind {
-	k.same = func(a, b any) bool { return p.same(a.(*T), b.(*T)) }
-	k.join = func(value any, all []any) any { return p.join(value.(*T), all) }
+// balanced is for a kind whose objects have servers. same compares without them, address is theirs.
+func balanced[S, T any, P gateway.Balanced[S, T]](k *kind, same func(a, b P) bool, address func(T) string) *kind {
+	k.same = func(a, b any) bool { return same(a.(P), b.(P)) }
+	k.join = func(value any, all []any) any { return value.(P).WithServers(joined[S, T, P](all, address)) }
 	return k
-}
-
-func cloneRouter(r *gateway.Router) *gateway.Router {
-	c := *r
-	c.Middlewares = slices.Clone(r.Middlewares)
-	return &c
-}
-
-func cloneService(s *gateway.Service) *gateway.Service {
-	c := *s
-	c.Middlewares = slices.Clone(s.Middlewares)
-	return &c
-}
-
-func cloneTCPRouter(r *gateway.TCPRouter) *gateway.TCPRouter {
-	c := *r
-	c.Middlewares = slices.Clone(r.Middlewares)
-	return &c
-}
-
-func cloneUDPRouter(r *gateway.UDPRouter) *gateway.UDPRouter {
-	c := *r
-	return &c
 }

@@ -149,10 +149,9 @@ func (s *Source) service(info Info, v *gateway.Service) Service {
 	if v.LoadBalancer != nil {
 		down := s.Down(info.Name)
 		service.LastFailures = s.Failures(info.Name)
-		service.ServerStatus = map[string]string{}
-		for _, at := range v.LoadBalancer.Servers {
-			service.ServerStatus[gateway.ShownURL(at.URL)] = upOrDown(slices.Contains(down, at.URL) || at.Down != "")
-		}
+		service.ServerStatus = serverStatus(v.Servers(), func(at gateway.Server) (string, bool) {
+			return gateway.ShownURL(at.URL), slices.Contains(down, at.URL) || at.Down != ""
+		})
 	}
 	return service
 }
@@ -165,10 +164,9 @@ func (s *Source) tcpService(info Info, v *gateway.TCPService) Service {
 	service.Type = service.kind()
 	if v.LoadBalancer != nil {
 		down := s.TCPDown(info.Name)
-		service.ServerStatus = map[string]string{}
-		for _, at := range v.LoadBalancer.Servers {
-			service.ServerStatus[at.Address] = upOrDown(slices.Contains(down, at.Address))
-		}
+		service.ServerStatus = serverStatus(v.Servers(), func(at gateway.TCPServer) (string, bool) {
+			return at.Address, slices.Contains(down, at.Address)
+		})
 	}
 	return service
 }
@@ -201,19 +199,24 @@ func udpService(info Info, v *gateway.UDPService) Service {
 	service := Service{Info: info, LoadBalancer: form(v.LoadBalancer), Weighted: form(v.Weighted)}
 	service.Type = service.kind()
 	if v.LoadBalancer != nil {
-		service.ServerStatus = map[string]string{}
-		for _, at := range v.LoadBalancer.Servers {
-			service.ServerStatus[at.Address] = upOrDown(false)
-		}
+		service.ServerStatus = serverStatus(v.Servers(), func(at gateway.UDPServer) (string, bool) {
+			return at.Address, false
+		})
 	}
 	return service
 }
 
-func upOrDown(down bool) string {
-	if down {
-		return "DOWN"
+// serverStatus returns which servers are up, by the names that the function returns.
+func serverStatus[S any](servers []S, down func(S) (name string, down bool)) map[string]string {
+	all := map[string]string{}
+	for _, s := range servers {
+		if name, down := down(s); down {
+			all[name] = "DOWN"
+		} else {
+			all[name] = "UP"
+		}
 	}
-	return "UP"
+	return all
 }
 
 // kind returns the type of a service, in Traefik's words.

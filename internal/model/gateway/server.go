@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 )
@@ -22,37 +23,82 @@ func (s TCPServer) Selector() Selector { return Selector{s.Name, s.Label, s.Netw
 // Selector returns what the entry selects; it is zero if it selects nothing.
 func (s UDPServer) Selector() Selector { return Selector{s.Name, s.Label, s.Network} }
 
+// Servers returns the servers of the load balancer, nil if the service is none.
+func (s *Service) Servers() []Server {
+	if s.LoadBalancer == nil {
+		return nil
+	}
+	return s.LoadBalancer.Servers
+}
+
+// Servers returns the servers of the load balancer, nil if the service is none.
+func (s *TCPService) Servers() []TCPServer {
+	if s.LoadBalancer == nil {
+		return nil
+	}
+	return s.LoadBalancer.Servers
+}
+
+// Servers returns the servers of the load balancer, nil if the service is none.
+func (s *UDPService) Servers() []UDPServer {
+	if s.LoadBalancer == nil {
+		return nil
+	}
+	return s.LoadBalancer.Servers
+}
+
+// WithServers returns a copy of the service whose load balancer, if it is one, has these servers.
+func (s *Service) WithServers(servers []Server) *Service {
+	next := *s
+	if s.LoadBalancer != nil {
+		lb := *s.LoadBalancer
+		lb.Servers, next.LoadBalancer = servers, &lb
+	}
+	return &next
+}
+
+// WithServers returns a copy of the service whose load balancer, if it is one, has these servers.
+func (s *TCPService) WithServers(servers []TCPServer) *TCPService {
+	next := *s
+	if s.LoadBalancer != nil {
+		lb := *s.LoadBalancer
+		lb.Servers, next.LoadBalancer = servers, &lb
+	}
+	return &next
+}
+
+// WithServers returns a copy of the service whose load balancer, if it is one, has these servers.
+func (s *UDPService) WithServers(servers []UDPServer) *UDPService {
+	next := *s
+	if s.LoadBalancer != nil {
+		next.LoadBalancer = &UDPLoadBalancer{servers}
+	}
+	return &next
+}
+
+// Balanced is a service S with servers of type T, as a pointer.
+type Balanced[S, T any] interface {
+	*S
+	Servers() []T
+	WithServers([]T) *S
+}
+
 // Selectors returns the selectors of all services, without duplicates, in any order.
-func (c Config) Selectors() (all []Selector) {
-	seen := map[Selector]bool{}
-	add := func(s Selector) {
-		if !s.IsZero() && !seen[s] {
-			seen[s] = true
-			all = append(all, s)
+func (c Config) Selectors() []Selector {
+	all := map[Selector]bool{}
+	addSelectors(all, c.HTTP.Services)
+	addSelectors(all, c.TCP.Services)
+	addSelectors(all, c.UDP.Services)
+	delete(all, Selector{})
+	return slices.Collect(maps.Keys(all))
+}
+
+func addSelectors[S any, T interface{ Selector() Selector }, P Balanced[S, T]](to map[Selector]bool, of map[string]P) {
+	for _, s := range of {
+		for _, one := range s.Servers() {
+			to[one.Selector()] = true
 		}
 	}
-	for _, s := range c.HTTP.Services {
-		if s.LoadBalancer != nil {
-			for _, one := range s.LoadBalancer.Servers {
-				add(one.Selector())
-			}
-		}
-	}
-	for _, s := range c.TCP.Services {
-		if s.LoadBalancer != nil {
-			for _, one := range s.LoadBalancer.Servers {
-				add(one.Selector())
-			}
-		}
-	}
-	for _, s := range c.UDP.Services {
-		if s.LoadBalancer != nil {
-			for _, one := range s.LoadBalancer.Servers {
-				add(one.Selector())
-			}
-		}
-	}
-	return all
 }
 
 // Validate returns what is wrong with a server of a file by itself.

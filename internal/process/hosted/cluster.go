@@ -109,22 +109,13 @@ func anyHost(c values.Config) (s values.Static) {
 
 // withoutSelectors removes the servers that depend on the host.
 func withoutSelectors(c *values.Config) {
-	for _, s := range c.HTTP.Services {
-		if s.LoadBalancer != nil {
-			s.LoadBalancer.Servers = slices.DeleteFunc(s.LoadBalancer.Servers,
-				func(s values.Server) bool { return s.URL == "" })
-		}
-	}
-	for _, s := range c.TCP.Services {
-		if s.LoadBalancer != nil {
-			s.LoadBalancer.Servers = slices.DeleteFunc(s.LoadBalancer.Servers,
-				func(s values.TCPServer) bool { return s.Address == "" })
-		}
-	}
-	for _, s := range c.UDP.Services {
-		if s.LoadBalancer != nil {
-			s.LoadBalancer.Servers = slices.DeleteFunc(s.LoadBalancer.Servers,
-				func(s values.UDPServer) bool { return s.Address == "" })
-		}
+	keepServers(c.HTTP.Services, func(s values.Server) bool { return s.URL != "" })
+	keepServers(c.TCP.Services, func(s values.TCPServer) bool { return s.Address != "" })
+	keepServers(c.UDP.Services, func(s values.UDPServer) bool { return s.Address != "" })
+}
+
+func keepServers[S, T any, P values.Balanced[S, T]](services map[string]P, keep func(T) bool) {
+	for name, s := range services {
+		services[name] = s.WithServers(slices.DeleteFunc(s.Servers(), func(one T) bool { return !keep(one) }))
 	}
 }

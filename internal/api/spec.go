@@ -3,7 +3,6 @@ package api
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
@@ -71,13 +70,7 @@ type Mistake struct {
 type Mistakes []Mistake
 
 // Error returns one line per mistake.
-func (m Mistakes) Error() string {
-	var lines []string
-	for _, one := range m.Unwrap() {
-		lines = append(lines, one.Error())
-	}
-	return strings.Join(lines, "\n")
-}
+func (m Mistakes) Error() string { return fmt.Sprint(errors.Join(m.Unwrap()...)) }
 
 // Unwrap returns one error per mistake.
 func (m Mistakes) Unwrap() []error {

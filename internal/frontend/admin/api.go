@@ -71,18 +71,13 @@ type Daemon struct {
 	History HistoryCalls
 	// Gateway is nil if the daemon runs no HTTP gateway.
 	Gateway GatewayCalls
-	// Cluster is nil if the daemon cannot be a member of a cluster.
-	Cluster ClusterCalls
-	// ClusterTokens is nil if the daemon cannot be a member of a cluster.
-	ClusterTokens ClusterTokenCalls
-	// ClusterNetworks is nil if the daemon cannot be a member of a cluster.
-	ClusterNetworks ClusterNetworkCalls
-	// ClusterAddresses is nil if the daemon cannot be a member of a cluster.
+	// The following are nil if the daemon cannot be a member of a cluster.
+	Cluster          ClusterCalls
+	ClusterTokens    ClusterTokenCalls
+	ClusterNetworks  ClusterNetworkCalls
 	ClusterAddresses ClusterAddressCalls
-	// ClusterBGP is nil if the daemon cannot be a member of a cluster.
-	ClusterBGP ClusterBGPCalls
-	// ClusterServices is nil if the daemon cannot be a member of a cluster.
-	ClusterServices ClusterServiceCalls
+	ClusterBGP       ClusterBGPCalls
+	ClusterServices  ClusterServiceCalls
 }
 
 // Error is the response to a request that failed.

@@ -112,32 +112,25 @@ func Handler(d Daemon) http.Handler {
 	eventHandlers(mux, d.Events)
 	statsHandlers(mux, d.Stats)
 	gatewayHandlers(mux, d.Gateway)
-	if d.History != nil {
-		historyHandlers(mux, d.History)
-	}
-	if d.Cluster != nil {
-		clusterHandlers(mux, d.Cluster)
-	}
-	if d.ClusterTokens != nil {
-		clusterTokenHandlers(mux, d.ClusterTokens)
-	}
-	if d.ClusterNetworks != nil {
-		clusterNetworkHandlers(mux, d.ClusterNetworks)
-	}
-	if d.ClusterAddresses != nil {
-		clusterAddressHandlers(mux, d.ClusterAddresses)
-	}
-	if d.ClusterBGP != nil {
-		clusterBGPHandlers(mux, d.ClusterBGP)
-	}
-	if d.ClusterServices != nil {
-		clusterServiceHandlers(mux, d.ClusterServices)
-	}
+	optional(mux, d.History, historyHandlers)
+	optional(mux, d.Cluster, clusterHandlers)
+	optional(mux, d.ClusterTokens, clusterTokenHandlers)
+	optional(mux, d.ClusterNetworks, clusterNetworkHandlers)
+	optional(mux, d.ClusterAddresses, clusterAddressHandlers)
+	optional(mux, d.ClusterBGP, clusterBGPHandlers)
+	optional(mux, d.ClusterServices, clusterServiceHandlers)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &api.Fault{Code: api.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
 			"request", r.Method, r.URL.Path)})
 	})
 	return RootOnly(mux)
+}
+
+// optional registers the handlers of calls that are not nil.
+func optional[Calls any](mux *http.ServeMux, calls Calls, register func(*http.ServeMux, Calls)) {
+	if any(calls) != nil {
+		register(mux, calls)
+	}
 }
 
 // RootOnly refuses callers that are neither root nor the daemon's user. It works

@@ -46,11 +46,6 @@ var (
 		"virtual address."}
 )
 
-// ofCluster are the metrics of the cluster, which are read at each scrape.
-var ofCluster = []Metric{clusterNodes, clusterDrained, clusterProblems, clusterRevision, clusterLastChange,
-	clusterFrozen, clusterConnected, clusterWritable,
-	clusterServerUp, clusterExpires, addressHeld, addressLease, addressEpoch}
-
 // clusterCollector reads the state of the cluster at each scrape.
 type clusterCollector struct {
 	from Cluster

@@ -88,12 +88,3 @@ var (
 	buildInfo = Metric{"fairlead_build_info", "gauge", []string{"version", "goversion"},
 		"1, with the version as a label."}
 )
-
-// collected are the metrics that are read at each scrape. The others are counted when
-// something happens.
-var collected = []Metric{
-	networkBytes, networkPackets, networkDrops, endpointBytes, endpointPackets, endpointDrops,
-	publishBytes, publishPackets, publishDrops, publishFlows, publishLive,
-	proxyBytes, proxyDatagrams, proxyConnections, proxyFlows, proxyLive,
-	ebpfEntries, ebpfMax, conntrackEntries, conntrackMax, attachments, scrapeProblems,
-}

@@ -387,3 +387,21 @@ func table() string {
 	}
 	return b.String()
 }
+
+// ofCluster are the metrics of the cluster, which are read at each scrape.
+var ofCluster = []Metric{clusterNodes, clusterDrained, clusterProblems, clusterRevision, clusterLastChange,
+	clusterFrozen, clusterConnected, clusterWritable,
+	clusterServerUp, clusterExpires, addressHeld, addressLease, addressEpoch}
+
+// ofServices are the metrics of virtual services, which are read at each scrape.
+var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realEjections, realChecks,
+	realFailures, realCheckOK, realCheckLast, realCheckBusy, realFlows, realLive, realBytes, realPackets, healthChecks}
+
+// collected are the metrics that are read at each scrape. The others are counted when
+// something happens.
+var collected = []Metric{
+	networkBytes, networkPackets, networkDrops, endpointBytes, endpointPackets, endpointDrops,
+	publishBytes, publishPackets, publishDrops, publishFlows, publishLive,
+	proxyBytes, proxyDatagrams, proxyConnections, proxyFlows, proxyLive,
+	ebpfEntries, ebpfMax, conntrackEntries, conntrackMax, attachments, scrapeProblems,
+}

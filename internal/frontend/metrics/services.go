@@ -55,10 +55,6 @@ var (
 		"servers by result: passed, failed, or void if this host could not make the check."}
 )
 
-// ofServices are the metrics of virtual services, which are read at each scrape.
-var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realEjections, realChecks,
-	realFailures, realCheckOK, realCheckLast, realCheckBusy, realFlows, realLive, realBytes, realPackets, healthChecks}
-
 // standings are the values of the label state.
 var standings = []api.RealStatus{api.RealUp, api.RealDown, api.RealDraining, api.RealDrained,
 	api.RealDisabled, api.RealSorry}

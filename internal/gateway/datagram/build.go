@@ -26,9 +26,6 @@ type Route struct {
 	service service
 }
 
-// Router returns the router's name.
-func (r *Route) Router() string { return r.router }
-
 // Use is what services keep when the configuration changes.
 type Use struct {
 	// servers are by service and address, turns by service.

@@ -61,13 +61,6 @@ func (s *Server) enter(nc net.Conn, heard, ended func()) (c *conn) {
 	return c
 }
 
-// Connections returns the number of connections, and of those that MaxConns has refused.
-func (s *Server) Connections() (open int, refused uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open(), s.refused.Load()
-}
-
 // open counts the connections. The caller holds the mutex.
 func (s *Server) open() int { return len(s.conns) + len(s.parking.conns) }
 

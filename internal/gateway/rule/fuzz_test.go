@@ -25,7 +25,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		canonical := r.String()
-		again, err := compiled(parseAs(canonical, r.Syntax(), tcp))
+		again, err := compiled(parseAs(canonical, r.syntax, tcp))
 		if err != nil {
 			t.Fatalf("%s: canonical form %s: %v", text, canonical, err)
 		}

@@ -77,9 +77,6 @@ func (r *Rule) Priority() int {
 	return r.length
 }
 
-// Syntax returns the syntax that the rule was parsed in: "v2" or "v3".
-func (r *Rule) Syntax() string { return r.syntax }
-
 // Warnings returns what in the rule most likely does not do what its author meant.
 func (r *Rule) Warnings() []string { return r.warnings }
 

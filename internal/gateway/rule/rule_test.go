@@ -167,8 +167,8 @@ func TestParseChoosesTheSyntax(t *testing.T) {
 		r, err := Parse(rule, "")
 		if err != nil {
 			t.Errorf("%s: %v", rule, err)
-		} else if r.Syntax() != want {
-			t.Errorf("%s: syntax %s, want %s", rule, r.Syntax(), want)
+		} else if r.syntax != want {
+			t.Errorf("%s: syntax %s, want %s", rule, r.syntax, want)
 		}
 	}
 }

@@ -404,17 +404,6 @@ func (c *Controller) Reopen(ctx context.Context) error {
 	return err
 }
 
-// Processes returns the process id of the serving process, and those of earlier ones that
-// complete their connections.
-func (c *Controller) Processes() (current int, leaving []int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for p := range c.leaving {
-		leaving = append(leaving, p.pid)
-	}
-	return c.current.pid, leaving
-}
-
 // Part leaves the serving process to the next controlling process.
 func (c *Controller) Part() {
 	c.mu.Lock()

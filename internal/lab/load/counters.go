@@ -18,18 +18,6 @@ type Totals struct {
 	Errors uint64
 }
 
-func (t Totals) plus(o Totals) Totals {
-	return Totals{
-		SentBytes:       t.SentBytes + o.SentBytes,
-		ReceivedBytes:   t.ReceivedBytes + o.ReceivedBytes,
-		PacketsSent:     t.PacketsSent + o.PacketsSent,
-		PacketsReceived: t.PacketsReceived + o.PacketsReceived,
-		Transactions:    t.Transactions + o.Transactions,
-		Connections:     t.Connections + o.Connections,
-		Errors:          t.Errors + o.Errors,
-	}
-}
-
 // minus returns the increase since o, an earlier reading of the same counters.
 func (t Totals) minus(o Totals) Totals {
 	return Totals{
@@ -66,16 +54,15 @@ type thread struct {
 	_        [64]byte
 }
 
-func (t *thread) totals() Totals {
-	return Totals{
-		SentBytes:       t.sentBytes.Load(),
-		ReceivedBytes:   t.receivedBytes.Load(),
-		PacketsSent:     t.packetsSent.Load(),
-		PacketsReceived: t.packetsReceived.Load(),
-		Transactions:    t.transactions.Load(),
-		Connections:     t.connections.Load(),
-		Errors:          t.errors.Load(),
-	}
+// add adds the counters of a thread.
+func (t *Totals) add(of *thread) {
+	t.SentBytes += of.sentBytes.Load()
+	t.ReceivedBytes += of.receivedBytes.Load()
+	t.PacketsSent += of.packetsSent.Load()
+	t.PacketsReceived += of.packetsReceived.Load()
+	t.Transactions += of.transactions.Load()
+	t.Connections += of.connections.Load()
+	t.Errors += of.errors.Load()
 }
 
 // longest is the upper end of the histograms' range in ns; longer durations are

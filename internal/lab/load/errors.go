@@ -43,13 +43,17 @@ func (e *Error) Is(target error) bool { return e.Kind != "" && target.Error() ==
 
 // newError converts err for the message to the parent.
 func newError(side Side, err error) *Error {
-	e := &Error{Side: side, Text: err.Error()}
+	return &Error{Side: side, Kind: kindOf(err), Text: err.Error()}
+}
+
+// kindOf returns the text of the Err… variable that the error is, or "".
+func kindOf(err error) string {
 	for _, kind := range []error{ErrRefused, ErrNoAnswer, ErrClosed} {
 		if errors.Is(err, kind) {
-			e.Kind = kind.Error()
+			return kind.Error()
 		}
 	}
-	return e
+	return ""
 }
 
 // patience is how long a peer may be silent when it must answer.

@@ -48,13 +48,11 @@ func (s Spec) firstSource() uint16 { return uint16(1<<16 - s.Attempts) }
 
 // reason returns why a connection failed, without addresses and ports.
 func reason(err error) string {
-	for _, kind := range []error{ErrRefused, ErrNoAnswer, ErrClosed} {
-		if errors.Is(err, kind) {
-			return kind.Error()
-		}
-	}
+	kind := kindOf(err)
 	var errno unix.Errno
 	switch {
+	case kind != "":
+		return kind
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return "no source port left"
 	case errors.As(err, &errno):

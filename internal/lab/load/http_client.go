@@ -128,11 +128,7 @@ func (c *httpClient) prepare(conns int) error {
 
 // dial begins to open a connection; the kernel opens it while the client goes on.
 func (c *httpClient) dial(x *httpConn) error {
-	family := unix.AF_INET6
-	if c.target.Addr().Is4() {
-		family = unix.AF_INET
-	}
-	fd, errno := rawSocket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	fd, errno := rawSocket(c.target.Addr(), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 	if errno != 0 {
 		return fmt.Errorf("open a socket: %w", errno)
 	}

@@ -136,7 +136,7 @@ func (j *job) totals() Totals {
 	defer j.mu.Unlock()
 	var sum Totals
 	for _, t := range j.threads {
-		sum = sum.plus(t.totals())
+		sum.add(t)
 	}
 	return sum
 }

@@ -36,10 +36,14 @@ func newBatch(messages, size int) *batch {
 }
 
 // send passes all messages to the kernel and returns how many it accepted.
-func (b *batch) send(fd int) (int, unix.Errno) { return rawSendMany(fd, b.hdrs) }
+func (b *batch) send(fd int) (int, unix.Errno) {
+	return rawMany(unix.SYS_SENDMMSG, fd, b.hdrs, 0)
+}
 
 // receive waits for one message and returns it with those that have arrived too.
-func (b *batch) receive(fd int) (int, unix.Errno) { return rawReceiveMany(fd, b.hdrs) }
+func (b *batch) receive(fd int) (int, unix.Errno) {
+	return rawMany(unix.SYS_RECVMMSG, fd, b.hdrs, unix.MSG_WAITFORONE)
+}
 
 // message returns the i-th received message.
 func (b *batch) message(i int) []byte { return b.bufs[i][:min(int(b.hdrs[i].n), len(b.bufs[i]))] }

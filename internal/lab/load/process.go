@@ -174,8 +174,22 @@ func (p *process) close() error {
 	return err
 }
 
+// running is a child that has been started.
+type running struct{ process *process }
+
+// Relay passes the messages of an adopted child elsewhere on to this one, until conn
+// or the child ends. Only Close may be called after that.
+func (r running) Relay(conn net.Conn) error { return r.process.relay(conn) }
+
+// PID is the child's process id.
+func (r running) PID() int { return r.process.child.PID() }
+
+// Close ends the child and waits for it. It returns an error if the child failed,
+// but not again after Run has returned that error.
+func (r running) Close() error { return r.process.close() }
+
 // Server is a child process that serves the load generator's clients.
-type Server struct{ process *process }
+type Server struct{ running }
 
 // StartServer starts a server child at a place. The child runs until Close, or
 // until ctx or this process ends.
@@ -184,12 +198,14 @@ func StartServer(ctx context.Context, at child.Place) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{p}, nil
+	return &Server{running{p}}, nil
 }
 
 // AdoptServer returns a Server for a child that another process has started in
 // the role "load", with Control in its environment, and that has connected.
-func AdoptServer(c Child, control net.Conn) *Server { return &Server{adopt(ServerSide, c, control)} }
+func AdoptServer(c Child, control net.Conn) *Server {
+	return &Server{running{adopt(ServerSide, c, control)}}
+}
 
 // Listen opens addr for TCP and UDP and closes the address of an earlier call. The
 // address may be unspecified and the port 0; Listen returns the bound address. It
@@ -200,39 +216,19 @@ func (s *Server) Listen(ctx context.Context, addr netip.AddrPort) (netip.AddrPor
 	return r.Addr, err
 }
 
-// Relay passes the messages of an adopted Server elsewhere on to this one, until conn
-// or the child ends. Only Close may be called after that.
-func (s *Server) Relay(conn net.Conn) error { return s.process.relay(conn) }
-
-// PID is the child's process id.
-func (s *Server) PID() int { return s.process.child.PID() }
-
-// Close ends the server and waits for it. It returns an error if the child failed,
-// but not again after Run has returned that error.
-func (s *Server) Close() error { return s.process.close() }
-
 // Client is a running client child.
-type Client struct{ process *process }
+type Client struct{ running }
 
-// StartClient starts a client child at a place. The child runs until Close, or
-// until ctx or this process ends.
+// StartClient starts a client child at a place, as StartServer does.
 func StartClient(ctx context.Context, at child.Place) (*Client, error) {
 	p, err := start(ctx, ClientSide, at)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{p}, nil
+	return &Client{running{p}}, nil
 }
 
 // AdoptClient returns a Client for such a child.
-func AdoptClient(c Child, control net.Conn) *Client { return &Client{adopt(ClientSide, c, control)} }
-
-// Relay passes the messages of an adopted Client elsewhere on to this one, as
-// Server.Relay does.
-func (c *Client) Relay(conn net.Conn) error { return c.process.relay(conn) }
-
-// PID is the child's process id.
-func (c *Client) PID() int { return c.process.child.PID() }
-
-// Close ends the client and waits for it, as Server.Close does.
-func (c *Client) Close() error { return c.process.close() }
+func AdoptClient(c Child, control net.Conn) *Client {
+	return &Client{running{adopt(ClientSide, c, control)}}
+}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"net/netip"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +33,12 @@ func rawAccept(fd int) (int, unix.Errno) {
 	return int(n), errno
 }
 
-func rawSocket(family, kind int) (int, unix.Errno) {
+// rawSocket opens a socket for the family of an address.
+func rawSocket(addr netip.Addr, kind int) (int, unix.Errno) {
+	family := unix.AF_INET6
+	if addr.Is4() {
+		family = unix.AF_INET
+	}
 	fd, _, errno := unix.RawSyscall(unix.SYS_SOCKET, uintptr(family), uintptr(kind), 0)
 	return int(fd), errno
 }
@@ -60,17 +66,9 @@ func rawMessage(call uintptr, fd int, m *unix.Msghdr) (int, unix.Errno) {
 	return int(n), errno
 }
 
-func rawSendMany(fd int, m []mmsghdr) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd),
-		uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), 0, 0, 0)
-	return int(n), errno
-}
-
-// rawReceiveMany waits for one message and returns it with those that have arrived
-// too.
-func rawReceiveMany(fd int, m []mmsghdr) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
-		uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_WAITFORONE, 0, 0)
+// rawMany calls recvmmsg(2) or sendmmsg(2).
+func rawMany(call uintptr, fd int, m []mmsghdr, flags uintptr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(call, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), flags, 0, 0)
 	return int(n), errno
 }
 

@@ -20,13 +20,9 @@ const datagramRoom = 4 << 20
 // Receiving returns after every tick, so that the caller can check whether the run
 // is over; sending and connecting fail after patience.
 func open(addr netip.Addr, kind int) (int, error) {
-	family := unix.AF_INET6
-	if addr.Is4() {
-		family = unix.AF_INET
-	}
-	fd, errno := rawSocket(family, kind|unix.SOCK_CLOEXEC)
-	if errno != 0 {
-		return -1, os.NewSyscallError("socket", errno)
+	fd, err := openBare(addr, kind)
+	if err != nil {
+		return -1, err
 	}
 	if err := limit(fd, kind); err != nil {
 		unix.Close(fd)
@@ -39,11 +35,7 @@ func open(addr netip.Addr, kind int) (int, error) {
 // returns, because every system call for a socket that is used once costs as much as
 // the path.
 func openBare(addr netip.Addr, kind int) (int, error) {
-	family := unix.AF_INET6
-	if addr.Is4() {
-		family = unix.AF_INET
-	}
-	fd, errno := rawSocket(family, kind|unix.SOCK_CLOEXEC)
+	fd, errno := rawSocket(addr, kind|unix.SOCK_CLOEXEC)
 	if errno != 0 {
 		return -1, os.NewSyscallError("socket", errno)
 	}
@@ -55,14 +47,8 @@ func openBare(addr netip.Addr, kind int) (int, error) {
 }
 
 func limit(fd, kind int) error {
-	if err := setTimeout(fd, unix.SO_RCVTIMEO, tick); err != nil {
+	if err := setTimeout(fd, unix.SO_SNDTIMEO, patience); err != nil || kind != unix.SOCK_DGRAM {
 		return err
-	}
-	if err := setTimeout(fd, unix.SO_SNDTIMEO, patience); err != nil {
-		return err
-	}
-	if kind != unix.SOCK_DGRAM {
-		return nil
 	}
 	for _, opt := range []int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
 		if err := setInt(fd, unix.SOL_SOCKET, opt, datagramRoom); err != nil {

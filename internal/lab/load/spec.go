@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -150,20 +151,12 @@ const (
 // Normal returns the spec with defaults filled in, or an error that names the
 // first invalid field.
 func (s Spec) Normal() (Spec, error) {
-	s.Streams = or(s.Streams, 1)
-	s.Mode = or(s.Mode, Block)
-	s.Direction = or(s.Direction, Up)
-	s.Close = or(s.Close, FIN)
-	s.Size = or(s.Size, workloads[s.Workload].size)
+	s.Streams = cmp.Or(s.Streams, 1)
+	s.Mode = cmp.Or(s.Mode, Block)
+	s.Direction = cmp.Or(s.Direction, Up)
+	s.Close = cmp.Or(s.Close, FIN)
+	s.Size = cmp.Or(s.Size, workloads[s.Workload].size)
 	return s, s.check()
-}
-
-func or[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
 }
 
 func (s Spec) check() error {

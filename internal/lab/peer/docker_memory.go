@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +28,7 @@ var (
 // Memory implements rig.Containers. It adds up the proportional set sizes of the
 // processes outside the containers.
 func (d *docker) Memory(r *rig.Rig) (m rig.Memory, err error) {
-	pids, err := enginePIDs(r)
+	pids, err := r.ProxyPIDs()
 	if err != nil {
 		return m, fmt.Errorf("measure the memory of the container engine: %w", err)
 	}
@@ -55,15 +54,9 @@ func (d *docker) Memory(r *rig.Rig) (m rig.Memory, err error) {
 	return m, nil
 }
 
-// enginePIDs lists the processes of the rig's engine outside the containers.
-func enginePIDs(r *rig.Rig) ([]string, error) {
-	text, err := os.ReadFile(filepath.Join(r.Groups.Proxy.Name(), "cgroup.procs"))
-	return strings.Fields(string(text)), err
-}
-
 // proxyTime returns the CPU time in ns of Fairlead's proxy in the engine's world.
 func proxyTime(r *rig.Rig) (uint64, error) {
-	pids, err := enginePIDs(r)
+	pids, err := r.ProxyPIDs()
 	for _, pid := range pids {
 		args, _ := os.ReadFile("/proc/" + pid + "/cmdline")
 		if !strings.HasPrefix(string(args), "fairlead-proxy") {

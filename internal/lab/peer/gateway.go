@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -102,7 +103,7 @@ func (g *gateway) Start(ctx context.Context, r *rig.Rig) error {
 	args, files := g.command(g.Path)
 	files[chainFile], files[keyFile] = string(cert.Chain), string(cert.Key)
 	files[bothFile] = files[chainFile] + files[keyFile]
-	if args[0], err = g.executable(args[0]); err != nil {
+	if args[0], err = program.FindGateway(args[0]); err != nil {
 		return err
 	}
 	said := &program.Output{}
@@ -118,23 +119,11 @@ func (g *gateway) Start(ctx context.Context, r *rig.Rig) error {
 	return nil
 }
 
-// executable returns the path of the program; this process's own for "fairlead".
-func (*gateway) executable(name string) (string, error) {
-	if name == "fairlead" {
-		return fmt.Sprintf("/proc/%d/exe", os.Getpid()), nil
-	}
-	return program.Find(name)
-}
-
 // run starts the program with its files.
 func (g *gateway) run(
 	ctx context.Context, r *rig.Rig, said *program.Output, args []string, files map[string]string,
 ) (*child.Process, error) {
-	var names []string
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(files))
 	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", ownFiles, "sh", strings.Join(names, " ")},
 		args...)...)
 	for _, name := range names {

@@ -121,10 +121,7 @@ func (h *byHand) make(r *rig.Rig, rules string) error {
 		script += handRouted("v"+rig.Other, program.ForOthers(box), at.OtherSubnet, at.OtherGateway, at.Other,
 			h.Path.MTU)
 	}
-	if _, err := program.Shell(r.World.DoServer, script+rules); err != nil {
-		return fmt.Errorf("set up by hand: %w", err)
-	}
-	return nil
+	return runByHand(r.World.DoServer, script+rules)
 }
 
 // handForwarding returns the command that makes the host a router.
@@ -265,18 +262,22 @@ func datagram(ctx context.Context, w *topology.World, to netip.AddrPort) error {
 	if err := server.SetReadDeadline(time.Now().Add(proofPatience)); err != nil {
 		return err
 	}
-	err = w.DoSandbox(rig.Neighbor, func() error {
-		client, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		_, err = client.Write([]byte("frame"))
-		return err
-	})
-	if err != nil {
+	if err := sendDatagram(w, rig.Neighbor, to); err != nil {
 		return err
 	}
 	_, _, err = server.ReadFrom(make([]byte, 16))
 	return err
+}
+
+// sendDatagram sends a datagram from a sandbox.
+func sendDatagram(w *topology.World, sandbox string, to netip.AddrPort) error {
+	return w.DoSandbox(sandbox, func() error {
+		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = conn.Write([]byte("frame"))
+		return err
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"fairlead/internal/lab/program"
@@ -60,19 +59,10 @@ func (m *pasta) Start(ctx context.Context, r *rig.Rig) error {
 // spoken makes the workload's sandbox send a datagram to its gateway, and returns
 // whether the gateway has answered with its hardware address.
 func spoken(w *topology.World, gateway netip.Addr) bool {
-	inSandbox := func(fn func() error) error { return w.DoSandbox(rig.Workload, fn) }
-	err := inSandbox(func() error {
-		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(gateway, 9)))
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		_, err = conn.Write([]byte("here"))
-		return err
-	})
-	if err != nil {
+	if sendDatagram(w, rig.Workload, netip.AddrPortFrom(gateway, 9)) != nil {
 		return false
 	}
+	inSandbox := func(fn func() error) error { return w.DoSandbox(rig.Workload, fn) }
 	known, err := program.Shell(inSandbox, fmt.Sprintf("ip neigh show %s nud reachable", gateway))
 	return err == nil && known != ""
 }

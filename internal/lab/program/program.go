@@ -37,6 +37,14 @@ func Find(tool string, first ...string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
+// FindGateway returns the path of a gateway's program: this process's own for "fairlead".
+func FindGateway(name string) (string, error) {
+	if name == "fairlead" {
+		return fmt.Sprintf("/proc/%d/exe", os.Getpid()), nil
+	}
+	return Find(name)
+}
+
 // InMemory returns a file in memory with the given content.
 func InMemory(content string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("config", unix.MFD_CLOEXEC)

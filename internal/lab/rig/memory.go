@@ -16,7 +16,7 @@ import (
 // ProxyMemory returns the memory in bytes of the processes that carry the path's
 // traffic: the sum of their proportional set sizes; 0 if there are none.
 func (r *Rig) ProxyMemory() (sum float64, err error) {
-	pids, err := r.proxyPIDs()
+	pids, err := r.ProxyPIDs()
 	for _, pid := range pids {
 		_, size, e := program.Memory(pid)
 		if errors.Is(e, os.ErrNotExist) || errors.Is(e, unix.ESRCH) {
@@ -30,8 +30,9 @@ func (r *Rig) ProxyMemory() (sum float64, err error) {
 	return sum, err
 }
 
-// proxyPIDs lists these processes. Without cgroups, children of them are missing.
-func (r *Rig) proxyPIDs() ([]string, error) {
+// ProxyPIDs lists these processes, of a container engine those outside the containers.
+// Without cgroups, children of them are missing.
+func (r *Rig) ProxyPIDs() ([]string, error) {
 	if r.Groups != nil {
 		text, err := os.ReadFile(filepath.Join(r.Groups.Proxy.Name(), "cgroup.procs"))
 		return strings.Fields(string(text)), err

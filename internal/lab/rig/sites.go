@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"net/netip"
 
 	"fairlead/internal/lab/result"
@@ -92,12 +93,7 @@ func (s site) links(c result.Client) []Link {
 func siteOf(p suite.Path) site {
 	at := AddressesOf(p.Family)
 	s := siteWith(p.Driver.Traits(), at)
-	if !s.address.IsValid() {
-		s.address = at.Workload
-	}
-	if !s.neighbor.IsValid() {
-		s.neighbor = at.Neighbor
-	}
+	s.address, s.neighbor = cmp.Or(s.address, at.Workload), cmp.Or(s.neighbor, at.Neighbor)
 	return s
 }
 

@@ -1,9 +1,7 @@
 package runner
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -27,7 +25,7 @@ const (
 // process kept them open.
 func Admit(s suite.Suite) (swept []string, err error) {
 	need := minMemory + engineMemory*uint64(engines(s))
-	if free, err := availableMemory(); err == nil && free < need {
+	if free, err := memory("MemAvailable"); err == nil && free < need {
 		return nil, fmt.Errorf("%d MB of memory are available, but the laboratory needs %d MB: end other processes, or "+
 			"measure fewer paths", free>>20, need>>20)
 	}
@@ -45,19 +43,10 @@ func engines(s suite.Suite) int {
 	return len(engines)
 }
 
-// availableMemory reads MemAvailable of /proc/meminfo, in bytes.
-func availableMemory() (uint64, error) {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "MemAvailable:" {
-			kib, err := strconv.ParseUint(f[1], 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, errors.New("no MemAvailable in /proc/meminfo")
+// memory reads a line of /proc/meminfo, in bytes.
+func memory(key string) (uint64, error) {
+	kib, err := strconv.ParseUint(strings.TrimSuffix(field("/proc/meminfo", key), " kB"), 10, 64)
+	return kib << 10, err
 }
 
 // Engine returns an error if a directory for a Docker engine's programs has no

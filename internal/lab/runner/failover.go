@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"fairlead/internal/lab/failover"
-	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
@@ -16,15 +15,11 @@ import (
 
 // failing makes one of several real servers fail, or drains it, under load.
 type failing struct {
-	suite.Workload
+	own
 	// interval is the time between two checks of a real server.
 	interval time.Duration
 	facts    plan.Facts
 }
-
-func (f failing) name() (workload, tool string) { return f.Name, result.OwnTool }
-
-func (f failing) what() suite.Workload { return f.Workload }
 
 // run builds the path in a separate world and removes it afterwards, because
 // daemons and checks would not be idle while other paths are measured.
@@ -55,25 +50,14 @@ func (f failing) run(ctx context.Context, b *built, c result.Client) result.Run 
 // measure triggers the event while a client sends requests, and sets the run's
 // metrics.
 func (w *failingWorld) measure(ctx context.Context, run *result.Run) (o failover.Outcome, err error) {
-	var window *ledger.Window
-	if w.rig.Groups != nil {
-		if window, err = ledger.Begin(w.rig.Groups.Parties()); err != nil {
-			return o, err
-		}
-	}
-	began := time.Now()
-	all, e, err := w.story(ctx)
+	var all []failover.Request
+	var e outcome
+	err = accounted(w.rig.Groups, run, func() (err error) {
+		all, e, err = w.story(ctx)
+		return err
+	})
 	if err != nil {
 		return o, err
-	}
-	run.Seconds = time.Since(began).Seconds()
-	if window != nil {
-		l, gates, err := window.End()
-		if err != nil {
-			return o, err
-		}
-		run.Ledger = &l
-		disturbed(run, gates)
 	}
 	o = failover.Judge(all, e.Event)
 	if !o.Returned {
@@ -105,7 +89,7 @@ func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, 
 		return nil, e, err
 	}
 	defer client.Kill()
-	if err := w.rest(ctx, w.interval/2); err != nil {
+	if err := pause(ctx, w.interval/2); err != nil {
 		return nil, e, err
 	}
 	e.At = time.Now()
@@ -120,7 +104,7 @@ func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, 
 	case suite.Drained:
 		if err = w.balancer.Drain(ctx, rig.Victim); err == nil {
 			w.servers[rig.Victim].Kill()
-			err = w.rest(ctx, w.interval)
+			err = pause(ctx, w.interval)
 		}
 	}
 	if err == nil {
@@ -138,12 +122,12 @@ func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, 
 // others may need.
 func (w *failingWorld) outage(ctx context.Context, event time.Time) (noticed time.Time, err error) {
 	if w.balancer.Reports() == nil {
-		return noticed, w.rest(ctx, (rig.Fall+1)*w.interval)
+		return noticed, pause(ctx, (rig.Fall+1)*w.interval)
 	}
 	if noticed, err = w.down(ctx, rig.Victim, event); err != nil {
 		return noticed, err
 	}
-	return noticed, w.rest(ctx, w.interval)
+	return noticed, pause(ctx, w.interval)
 }
 
 // revive restarts the server and waits until clients are sent to it, and half an
@@ -161,17 +145,7 @@ func (w *failingWorld) revive(ctx context.Context) (back time.Time, err error) {
 	if err == nil {
 		err = w.answers(ctx, rig.Victim)
 	}
-	return back, errors.Join(err, w.rest(ctx, w.interval/2))
-}
-
-// rest waits while requests continue.
-func (w *failingWorld) rest(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+	return back, errors.Join(err, pause(ctx, w.interval/2))
 }
 
 // down waits until the balancer reports a server as down after an event, and
@@ -208,7 +182,7 @@ func (w *failingWorld) answers(ctx context.Context, server string) error {
 		if err := w.DoClient(func() error { by, failed = failover.Ask(w.balancer.Target()); return nil }); err != nil {
 			return err
 		}
-		if err := w.rest(ctx, 2*time.Millisecond); err != nil {
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -14,13 +14,9 @@ import (
 // the run leaves connections behind, at the client and on the path, that the next one
 // would find.
 type fresh struct {
-	suite.Workload
+	own
 	opt Options
 }
-
-func (f fresh) name() (workload, tool string) { return f.Name, result.OwnTool }
-
-func (f fresh) what() suite.Workload { return f.Workload }
 
 // run implements workloadRunner.
 func (f fresh) run(ctx context.Context, b *built, c result.Client) result.Run {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"fairlead/internal/lab/failover"
-	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/virtual"
@@ -16,16 +15,12 @@ import (
 
 // holding makes the host that has a virtual address fail, or give it away, under load.
 type holding struct {
-	suite.Workload
+	own
 	// interval is for how long clients connect before the event, and twice as long after
 	// the address has moved.
 	interval time.Duration
 	facts    plan.Facts
 }
-
-func (h holding) name() (workload, tool string) { return h.Name, result.OwnTool }
-
-func (h holding) what() suite.Workload { return h.Workload }
 
 // run builds the hosts in a separate world and removes it afterwards.
 func (h holding) run(ctx context.Context, b *built, c result.Client) result.Run {
@@ -47,26 +42,13 @@ func (h holding) run(ctx context.Context, b *built, c result.Client) result.Run 
 
 // measure triggers the event while a client connects, and sets the run's metrics.
 func (h holding) measure(ctx context.Context, w *virtual.World, run *result.Run) error {
-	var window *ledger.Window
-	var err error
-	if w.Groups != nil {
-		if window, err = ledger.Begin(w.Groups.Parties()); err != nil {
-			return err
-		}
-	}
-	began := time.Now()
-	o, err := h.story(ctx, w)
+	var o virtual.Outcome
+	err := accounted(w.Groups, run, func() (err error) {
+		o, err = h.story(ctx, w)
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	run.Seconds = time.Since(began).Seconds()
-	if window != nil {
-		l, gates, err := window.End()
-		if err != nil {
-			return err
-		}
-		run.Ledger = &l
-		disturbed(run, gates)
 	}
 	run.Failed = o.Errors
 	run.Proof = &result.Proof{Counter: "hosts that answered after the event", Want: 1, OK: o.Ended}

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,8 +47,7 @@ func hostFacts(opt Options) result.Host {
 		Kernel: opt.Facts.Kernel, CPUs: runtime.NumCPU(), Fairlead: opt.Version,
 		CPUModel: field("/proc/cpuinfo", "model name"), Features: map[string]bool{}, Settings: map[string]string{},
 	}
-	kib, _ := strconv.ParseUint(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
-	h.Memory = kib << 10
+	h.Memory, _ = memory("MemTotal")
 	for _, f := range features {
 		if !slices.Contains(opt.Facts.Untested, f) {
 			h.Features[string(f)] = opt.Facts.Has(f)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/load"
@@ -65,6 +66,32 @@ func measure(ctx context.Context, b *built, c result.Client, w suite.Workload) r
 		run.Notes = append(run.Notes, result.GeneratorBound)
 	}
 	return run
+}
+
+// accounted performs a story, and sets the run's length and, if there are cgroups, its
+// ledger.
+func accounted(groups *ledger.Groups, run *result.Run, story func() error) (err error) {
+	var window *ledger.Window
+	if groups != nil {
+		if window, err = ledger.Begin(groups.Parties()); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err = story(); err != nil {
+		return err
+	}
+	run.Seconds = time.Since(began).Seconds()
+	if window == nil {
+		return nil
+	}
+	l, gates, err := window.End()
+	if err != nil {
+		return err
+	}
+	run.Ledger = &l
+	disturbed(run, gates)
+	return nil
 }
 
 func invalid(run result.Run, err error) result.Run {

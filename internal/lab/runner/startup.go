@@ -15,11 +15,7 @@ import (
 )
 
 // starting measures a container's start.
-type starting struct{ suite.Workload }
-
-func (s starting) name() (workload, tool string) { return s.Name, result.OwnTool }
-
-func (s starting) what() suite.Workload { return s.Workload }
+type starting struct{ own }
 
 // run starts a container with `docker run --rm`, and waits until it has answered
 // on the last of its ports and has then ended.

@@ -27,12 +27,14 @@ type workloadRunner interface {
 	run(ctx context.Context, b *built, c result.Client) result.Run
 }
 
+// own is a workload that Fairlead drives itself.
+type own struct{ suite.Workload }
+
+func (o own) name() (workload, tool string) { return o.Name, result.OwnTool }
+func (o own) what() suite.Workload          { return o.Workload }
+
 // native is Fairlead's generator.
-type native struct{ suite.Workload }
-
-func (n native) name() (workload, tool string) { return n.Name, result.OwnTool }
-
-func (n native) what() suite.Workload { return n.Workload }
+type native struct{ own }
 
 func (n native) run(ctx context.Context, b *built, c result.Client) result.Run {
 	return measure(ctx, b, c, n.Workload)
@@ -102,26 +104,12 @@ func (s *session) units() []unit {
 	var all []unit
 	for _, c := range s.Suite.Clients {
 		for _, w := range s.Suite.Workloads {
-			switch {
-			case w.Start != "":
-				all = append(all, unit{c, starting{w}})
-				continue
-			case w.Visits != nil:
-				all = append(all, unit{c, visiting{w, s.Suite.Duration, s.Seed, s.Facts}})
-				continue
-			case w.Event.OfHolder():
-				all = append(all, unit{c, holding{w, s.Suite.Duration, s.Facts}})
-				continue
-			case w.Event != "":
-				all = append(all, unit{c, failing{w, s.Suite.Duration, s.Facts}})
-				continue
-			}
-			if w.Fresh {
-				all = append(all, unit{c, fresh{w, s.Options}})
+			if load := s.special(w); load != nil {
+				all = append(all, unit{c, load})
 				continue
 			}
 			w.Spec.Duration, w.Spec.Warmup = s.Suite.Duration, s.Suite.Warmup
-			all = append(all, unit{c, native{w}})
+			all = append(all, unit{c, native{own{w}}})
 			for _, t := range s.Tools {
 				if known, ok := tool.For(t, w); ok {
 					all = append(all, unit{c, foreignLoad{known, w}})
@@ -130,6 +118,24 @@ func (s *session) units() []unit {
 		}
 	}
 	return all
+}
+
+// special returns what drives a workload that needs more than the generator and a path;
+// nil for others.
+func (s *session) special(w suite.Workload) workloadRunner {
+	switch o := (own{w}); {
+	case w.Start != "":
+		return starting{o}
+	case w.Visits != nil:
+		return visiting{o, s.Suite.Duration, s.Seed, s.Facts}
+	case w.Event.OfHolder():
+		return holding{o, s.Suite.Duration, s.Facts}
+	case w.Event != "":
+		return failing{o, s.Suite.Duration, s.Facts}
+	case w.Fresh:
+		return fresh{o, s.Options}
+	}
+	return nil
 }
 
 func hash(u unit) uint64 {

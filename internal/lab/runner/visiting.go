@@ -18,7 +18,7 @@ import (
 
 // visiting makes visits of a web site.
 type visiting struct {
-	suite.Workload
+	own
 	// duration is for how long visits start.
 	duration time.Duration
 	seed     uint64
@@ -27,10 +27,6 @@ type visiting struct {
 
 // maxVisitLateness is the limit for the p99 of the visitors' own delay.
 const maxVisitLateness = 5 * time.Millisecond
-
-func (v visiting) name() (workload, tool string) { return v.Name, result.OwnTool }
-
-func (v visiting) what() suite.Workload { return v.Workload }
 
 // interval is the time between two checks of a gateway. It is shorter in short runs in
 // which a node fails.

@@ -100,7 +100,7 @@ func (n *Node) startGateway(ctx context.Context) (err error) {
 	g := gateways[n.site.Path.Peer.Name]
 	args, files := g.command(n.upstreams())
 	files[chainFile], files[keyFile] = string(n.site.cert.Chain), string(n.site.cert.Key)
-	if args[0], err = executable(args[0]); err != nil {
+	if args[0], err = program.FindGateway(args[0]); err != nil {
 		return err
 	}
 	names := []string{}
@@ -129,14 +129,6 @@ func (n *Node) startGateway(ctx context.Context) (err error) {
 		return fmt.Errorf("start %s on %s: %w: %s", n.site.Path.Peer.Name, n.Name, err, said.Line())
 	}
 	return nil
-}
-
-// executable returns the path of the program; this process's own for "fairlead".
-func executable(name string) (string, error) {
-	if name == "fairlead" {
-		return fmt.Sprintf("/proc/%d/exe", os.Getpid()), nil
-	}
-	return program.Find(name)
 }
 
 // patience is the greatest time for each wait.

@@ -1,11 +1,8 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 
 	"fairlead/internal/lab/result"
@@ -97,9 +94,7 @@ func reasons(r *result.Report, k result.Case) string {
 			count[why] += n
 		}
 	}
-	all := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
-		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
-	})
+	all := mostFirst(count)
 	if len(all) == 0 {
 		return ""
 	}

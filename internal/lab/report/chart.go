@@ -73,6 +73,15 @@ func (c *chart) curve(xs, ys []float64, class string) {
 	c.Curves = append(c.Curves, curveMark{d.String(), class})
 }
 
+// grid draws the horizontal lines of a plot at values, which it writes in the unit of the
+// divisor.
+func (c *chart) grid(values []float64, y func(float64) float64, divisor float64) {
+	for _, v := range values {
+		c.line(plotLeft, y(v), plotRight, y(v), "grid")
+		c.label(plotLeft-8, y(v)+4, "end", "tick", formatTick(v/divisor))
+	}
+}
+
 // axis maps values on a logarithmic scale to coordinates between from and to.
 type axis struct{ low, high, from, to float64 }
 

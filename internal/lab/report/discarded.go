@@ -20,6 +20,14 @@ func discards(r *result.Report) []discard {
 	return collect(r, func(run result.Run) []string { return run.Invalid })
 }
 
+// lostRuns counts the runs that were discarded.
+func lostRuns(r *result.Report) (n int) {
+	for _, d := range discards(r) {
+		n += d.runs
+	}
+	return n
+}
+
 // noted collects the runs with notes per case.
 func noted(r *result.Report) []discard {
 	return collect(r, func(run result.Run) []string { return run.Notes })

@@ -1,9 +1,7 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/stats"
@@ -21,21 +19,17 @@ func disturbances(r *result.Report) []string {
 		all = append(all,
 			fmt.Sprintf("another laboratory (PID %d) ran at the same time; each measured the load of the other", pid))
 	}
+	shared := ""
+	if r.Shared {
+		shared = ", and no run was discarded because of it (--shared)"
+	}
 	if share := otherShare(r); share >= notable || disturbed(r) > 0 && share > 0 {
-		s := fmt.Sprintf("other processes used %s of the CPU time in the median run%s", roughly(share), busiest(r))
-		s += "; figures of CPU time exclude it, all other figures are affected"
-		if r.Shared {
-			s += ", and no run was discarded because of it (--shared)"
-		}
-		all = append(all, s)
+		all = append(all, fmt.Sprintf("other processes used %s of the CPU time in the median run%s; figures of CPU time exclude it, "+
+			"all other figures are affected%s", roughly(share), busiest(r), shared))
 	}
 	if share := medianShare(r, func(l *result.Ledger) float64 { return l.Steal }); share >= notable {
-		s := fmt.Sprintf("the hypervisor took %s of the CPU time in the median run; figures of CPU time exclude it, all other "+
-			"figures are affected", roughly(share))
-		if r.Shared {
-			s += ", and no run was discarded because of it (--shared)"
-		}
-		all = append(all, s)
+		all = append(all, fmt.Sprintf("the hypervisor took %s of the CPU time in the median run; figures of CPU time exclude it, "+
+			"all other figures are affected%s", roughly(share), shared))
 	}
 	if n := disturbed(r); n > 0 {
 		all = append(all,
@@ -95,11 +89,7 @@ func busiest(r *result.Report) string {
 			spent[c.Command] += c.Seconds
 		}
 	}
-	var names []string
-	for name := range spent {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(spent[b], spent[a]), cmp.Compare(a, b)) })
+	names := mostFirst(spent)
 	names = names[:min(3, len(names))]
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s %.1f s", name, spent[name])

@@ -143,15 +143,7 @@ func forestWords(ch chart) string {
 }
 
 func verdictClass(v verdict) string {
-	switch v {
-	case better:
-		return "better"
-	case worse:
-		return "worse"
-	case same:
-		return "same"
-	}
-	return "base"
+	return map[verdict]string{unknown: "base", same: "same", better: "better", worse: "worse"}[v]
 }
 
 func direction(m result.Metric) string {

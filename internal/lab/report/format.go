@@ -30,21 +30,17 @@ func prefixes(m result.Metric) []prefix {
 	switch m {
 	case result.Throughput, result.Efficiency:
 		return []prefix{{1e9, "Gbit/s", 1e9}, {1e6, "Mbit/s", 1e6}, {0, "kbit/s", 1e3}}
-	case result.LatencyP50:
+	case result.LatencyP50, result.VisitP50, result.FirstByteP50:
 		return labelled("p50 ", seconds())
 	case result.LatencyMean:
 		return labelled("mean ", seconds())
-	case result.LatencyP99:
+	case result.LatencyP99, result.VisitP99:
 		return labelled("p99 ", seconds())
 	case result.LatencyP999:
 		return labelled("p99.9 ", seconds())
 	case result.StartTime, result.RunTime, result.NoticeTime, result.RecoveryTime, result.ReturnTime,
 		result.SlowestRequest, result.ChangeTime, result.SlowestProbe, result.FailoverTime, result.Overlap:
 		return seconds()
-	case result.VisitP50, result.FirstByteP50:
-		return labelled("p50 ", seconds())
-	case result.VisitP99:
-		return labelled("p99 ", seconds())
 	case result.CPUPerVisit:
 		return []prefix{{0, "ms", 1e-3}}
 	case result.KneeRate:

@@ -69,10 +69,7 @@ func courseChart(g history.Group, c Course) chart {
 		ch.Back = append(ch.Back, rectMark{plotLeft, top, plotRight - plotLeft, y.at(c.Low) - top, "noise",
 			fmt.Sprintf("expected: %.3f to %.3f", c.Low, c.High)})
 	}
-	for _, v := range y.ticks() {
-		ch.line(plotLeft, y.at(v), plotRight, y.at(v), "grid")
-		ch.label(plotLeft-8, y.at(v)+4, "end", "tick", formatTick(v))
-	}
+	ch.grid(y.ticks(), y.at, 1)
 	for i := range g.Entries {
 		if changedWith(g, i) != "" {
 			middle := (x(i-1) + x(i)) / 2

@@ -79,10 +79,7 @@ func quantilePlot(workload string, tails []tail) chart {
 	x := func(q float64) float64 { return plotLeft + (plotRight-plotLeft)*nines(q)/most }
 	unit := scaleAmong(seconds(), []float64{y.high})
 	ch.Unit = unit.label
-	for _, v := range y.ticks() {
-		ch.line(plotLeft, y.at(v), plotRight, y.at(v), "grid")
-		ch.label(plotLeft-8, y.at(v)+4, "end", "tick", formatTick(v/unit.divisor))
-	}
+	ch.grid(y.ticks(), y.at, unit.divisor)
 	for _, q := range []float64{0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999} {
 		if nines(q) <= most {
 			ch.line(x(q), plotTop, x(q), plotBottom, "grid")

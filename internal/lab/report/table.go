@@ -187,12 +187,8 @@ func (t table) unavailable() {
 // legend explains the marks and lists what was discarded.
 func (t table) legend() {
 	discarded := discards(t.r)
-	total := 0
-	for _, o := range discarded {
-		total += o.runs
-	}
 	t.line()
-	parts := []string{fmt.Sprint("! discarded rounds: ", total)}
+	parts := []string{fmt.Sprint("! discarded rounds: ", lostRuns(t.r))}
 	if t.base != "" {
 		parts = append([]string{"≈ not distinguishable from " + t.base}, parts...)
 	}

@@ -43,10 +43,7 @@ func timeline(r *result.Report, c column) (ch chart, any bool) {
 	x := func(round int) float64 {
 		return plotLeft + 12 + (plotRight-plotLeft-24)*float64(round-1)/float64(max(1, last-1))
 	}
-	for _, v := range y.ticks() {
-		ch.line(plotLeft, y.at(v), plotRight, y.at(v), "grid")
-		ch.label(plotLeft-8, y.at(v)+4, "end", "tick", formatTick(v))
-	}
+	ch.grid(y.ticks(), y.at, 1)
 	ch.line(plotLeft, y.at(1), plotRight, y.at(1), "one")
 	for round := 1; round <= last; round += 1 + last/16 {
 		ch.label(x(round), plotBottom+16, "middle", "tick", fmt.Sprint(round))

@@ -194,10 +194,7 @@ func exactness(r *result.Report, columns []column) string {
 
 // counted writes how many runs count.
 func counted(r *result.Report) string {
-	lost := 0
-	for _, d := range discards(r) {
-		lost += d.runs
-	}
+	lost := lostRuns(r)
 	if lost == 0 {
 		return fmt.Sprintf("All %d runs count.", len(r.Runs))
 	}

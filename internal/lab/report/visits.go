@@ -73,10 +73,7 @@ func visitCourse(r *result.Report, runs []result.Run, title, unit string, of fun
 	}
 	x := func(at float64) float64 { return plotLeft + (plotRight-plotLeft)*at/last }
 	y := func(v float64) float64 { return plotBottom - 20 - (plotBottom-20-plotTop)*v/most }
-	for _, v := range evenTicks(most) {
-		ch.line(plotLeft, y(v), plotRight, y(v), "grid")
-		ch.label(plotLeft-8, y(v)+4, "end", "tick", formatTick(v))
-	}
+	ch.grid(evenTicks(most), y, 1)
 	for _, at := range evenTicks(last) {
 		ch.label(x(at), plotBottom+16, "middle", "tick", formatTick(at))
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"fairlead/internal/cli/command"
+	"fairlead/internal/cli/measure"
 	"fairlead/internal/lab/result"
-	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/tool"
 
 	"github.com/spf13/cobra"
@@ -63,14 +63,7 @@ func completeFlags(c *cobra.Command) {
 
 // labValues are the values of the flags of `fairlead lab run`.
 func labValues() map[string][]string {
-	var workloads, paths []string
-	for _, w := range suite.Workloads() {
-		workloads = append(workloads, w.Name)
-	}
-	for _, p := range suite.Paths() {
-		paths = append(paths, p.Name)
-	}
-	return map[string][]string{"workload": workloads, "baseline": paths, "with": tool.Names(),
+	return map[string][]string{"workload": measure.WorkloadNames(), "baseline": measure.PathNames(), "with": tool.Names(),
 		"client": {"remote", "local", "peer"}, "family": {fmt.Sprint(int(result.IPv4)), fmt.Sprint(int(result.IPv6))}}
 }
 
@@ -106,16 +99,9 @@ func byPosition(all ...cobra.CompletionFunc) cobra.CompletionFunc {
 
 // completePaths completes the arguments [SUITE] [PATH…] of the laboratory's commands.
 func completePaths(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var names []cobra.Completion
+	names := slices.DeleteFunc(measure.PathNames(), func(name string) bool { return slices.Contains(args, name) })
 	if len(args) == 0 {
-		for _, s := range suite.Suites() {
-			names = append(names, s.Name)
-		}
-	}
-	for _, p := range suite.Paths() {
-		if !slices.Contains(args, p.Name) {
-			names = append(names, p.Name)
-		}
+		names = append(measure.SuiteNames(), names...)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

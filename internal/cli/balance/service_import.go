@@ -50,13 +50,7 @@ func newServiceImport(a *command.App) *cobra.Command {
 			spec := api.Spec{Set: set, Services: imported.Services, Addresses: imported.Addresses}
 			switch {
 			case apply:
-				return r.Call(c.Context(), func(client *admin.Client) error {
-					result, err := admin.Apply.Do(c.Context(), client, admin.SpecRequest{Spec: spec})
-					if err != nil {
-						return err
-					}
-					return r.PrintApplied(result)
-				})
+				return command.Do(c.Context(), r, admin.Apply, admin.SpecRequest{Spec: spec}, r.PrintApplied)
 			case r.Output == "json":
 				return file.WriteJSON(r.Out.JSONDocument(), spec)
 			}

@@ -2,7 +2,6 @@ package balance
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/wording"
 
 	"github.com/spf13/cobra"
 )
@@ -42,21 +40,9 @@ func watchServices(r *command.Remote, ctx context.Context, client *admin.Client,
 		return err
 	}
 	began := time.Now()
-	err := client.FollowEvents(ctx, func(e api.Event) error {
+	return r.Follow(ctx, client, func(e api.Event) (string, bool) {
 		what, is := strings.CutPrefix(e.Object, "service ")
 		of := func(name string) bool { return what == name || strings.HasPrefix(what, name+" real ") }
-		if e.Time.Before(began) || !is || len(names) > 0 && !slices.ContainsFunc(names, of) {
-			return nil
-		}
-		if r.Output == "json" {
-			return r.Out.JSONLine(e)
-		}
-		return r.Out.Line("%s  %s  %s  %s", e.Time.Format(time.DateTime), e.Kind, what,
-			wording.OrDash(wording.About(e)))
+		return what, is && !e.Time.Before(began) && (len(names) == 0 || slices.ContainsFunc(names, of))
 	})
-	var sig command.Interrupted
-	if errors.As(context.Cause(ctx), &sig) {
-		return command.Exit{Code: command.ExitSignal + int(sig)}
-	}
-	return err
 }

@@ -163,13 +163,7 @@ func newChange[Request any](a *command.App, c *cobra.Command, call admin.Call[Re
 		if err != nil {
 			return err
 		}
-		return r.Call(c.Context(), func(client *admin.Client) error {
-			result, err := call.Do(c.Context(), client, what)
-			if err != nil {
-				return err
-			}
-			return r.Print(result, nil)
-		})
+		return command.Do(c.Context(), r, call, what, r.Printing(nil))
 	}
 	r.Flags(c)
 	return c, r
@@ -181,13 +175,7 @@ func newQuery[Answer any](a *command.App, c *cobra.Command, query admin.Query[An
 	r := &command.Remote{App: a}
 	c.Args = command.Arguments(cobra.NoArgs)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return r.Read(c.Context(), func(client *admin.Client) error {
-			answer, err := query.Do(c.Context(), client)
-			if err != nil {
-				return err
-			}
-			return show(r, answer)
-		}, nil)
+		return command.Show(c.Context(), r, query.Do, func(answer Answer) error { return show(r, answer) }, nil)
 	}
 	r.Flags(c)
 	return c

@@ -36,11 +36,7 @@ func newTokenCreate(a *command.App) *cobra.Command {
 		Example: "  fairlead cluster token create\n  fairlead cluster token create --uses 5 --life 10m",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return r.Call(c.Context(), func(client *admin.Client) error {
-				t, err := admin.CreateToken.Do(c.Context(), client, request)
-				if err != nil {
-					return err
-				}
+			return command.Do(c.Context(), r, admin.CreateToken, request, func(t api.ClusterToken) error {
 				if r.Output == "json" {
 					return r.JSON(t)
 				}

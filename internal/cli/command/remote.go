@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
@@ -100,6 +101,52 @@ func (r *Remote) Call(ctx context.Context, fn func(*admin.Client) error) error {
 	return r.failed(ctx, nameContainers(ctx, err))
 }
 
+// Do makes one call of the daemon, and prints the answer with show.
+func Do[Request, Answer any](ctx context.Context, r *Remote, call admin.Call[Request, Answer], request Request,
+	show func(Answer) error) error {
+	return r.Call(ctx, func(client *admin.Client) error {
+		answer, err := call.Do(ctx, client, request)
+		if err != nil {
+			return err
+		}
+		return show(answer)
+	})
+}
+
+// Show reads a part of the daemon's state with ask, and prints it with show. If no daemon
+// runs, it calls offline, as Read does.
+func Show[Answer any](ctx context.Context, r *Remote, ask func(context.Context, *admin.Client) (Answer, error),
+	show func(Answer) error, offline func(model.Desired) error) error {
+	return r.Read(ctx, func(client *admin.Client) error {
+		answer, err := ask(ctx, client)
+		if err != nil {
+			return err
+		}
+		return show(answer)
+	}, offline)
+}
+
+// Follow prints one line per event until it is interrupted. of returns the event's object as it
+// is shown, and whether the event is shown.
+func (r *Remote) Follow(ctx context.Context, client *admin.Client, of func(api.Event) (string, bool)) error {
+	err := client.FollowEvents(ctx, func(e api.Event) error {
+		object, shown := of(e)
+		switch {
+		case !shown:
+			return nil
+		case r.Output == "json":
+			return r.Out.JSONLine(e)
+		}
+		return r.Out.Line("%s  %s  %s  %s", e.Time.Format(time.DateTime), e.Kind, object,
+			wording.OrDash(wording.About(e)))
+	})
+	var sig Interrupted
+	if errors.As(context.Cause(ctx), &sig) {
+		return Exit{Code: ExitSignal + int(sig)}
+	}
+	return err
+}
+
 // failed turns the error of a call into the command's error: it handles signals,
 // and marks invalid requests as usage errors.
 func (r *Remote) failed(ctx context.Context, err error) error {
@@ -137,6 +184,11 @@ func (r *Remote) Print(result api.Result, line func(api.View) string) error {
 		}
 	}
 	return nil
+}
+
+// Printing returns Print for results with such lines.
+func (r *Remote) Printing(line func(api.View) string) func(api.Result) error {
+	return func(result api.Result) error { return r.Print(result, line) }
 }
 
 // PrintCommands prints the commands of a plan. The plan has quoted their words.

@@ -50,16 +50,11 @@ func NewAttach(a *command.App) *cobra.Command {
 				return command.Usage(err)
 			}
 			request.DryRun = r.DryRun
-			return r.Call(c.Context(), func(client *admin.Client) error {
-				result, err := admin.Attach.Do(c.Context(), client, request)
-				if err != nil {
-					return err
-				}
-				if len(request.Publishes) > 0 {
-					return r.Print(result, published)
-				}
-				return r.Print(result, attached)
-			})
+			line := attached
+			if len(request.Publishes) > 0 {
+				line = published
+			}
+			return command.Do(c.Context(), r, admin.Attach, request, r.Printing(line))
 		},
 		ValidArgsFunction: r.CompleteNetworks(),
 	}

@@ -28,13 +28,8 @@ func NewDetach(a *command.App) *cobra.Command {
 			if len(args) == 2 {
 				request = api.DetachRequest{Network: args[0], Sandbox: args[1], DryRun: r.DryRun}
 			}
-			return r.Call(c.Context(), func(client *admin.Client) error {
-				result, err := admin.Detach.Do(c.Context(), client, request)
-				if err != nil {
-					return err
-				}
-				return r.Print(result, func(v api.View) string { return fmt.Sprintf("%s  detached", v.Name) })
-			})
+			return command.Do(c.Context(), r, admin.Detach, request,
+				r.Printing(func(v api.View) string { return fmt.Sprintf("%s  detached", v.Name) }))
 		},
 		ValidArgsFunction: r.CompleteAttachments(),
 	}

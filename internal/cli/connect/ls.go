@@ -26,15 +26,9 @@ func NewList(a *command.App) *cobra.Command {
 		Example: "  fairlead ls\n  fairlead ls -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return r.Read(c.Context(), func(client *admin.Client) error {
-				all, err := client.Attachments(c.Context())
-				if err != nil {
-					return err
-				}
-				return printAttachments(r, c.Context(), all)
-			}, func(w model.Desired) error {
-				return printAttachments(r, c.Context(), stored.Views(w))
-			})
+			show := func(all []api.View) error { return printAttachments(r, c.Context(), all) }
+			ask := func(ctx context.Context, client *admin.Client) ([]api.View, error) { return client.Attachments(ctx) }
+			return command.Show(c.Context(), r, ask, show, func(w model.Desired) error { return show(stored.Views(w)) })
 		},
 	}
 	r.Flags(c)
@@ -91,13 +85,7 @@ func publishes(v api.View) []string {
 // change requests a change of an attachment's publishes, and prints the new ones.
 func change(r *command.Remote, c *cobra.Command, request api.PublishRequest,
 	call admin.Call[api.PublishRequest, api.Result]) error {
-	return r.Call(c.Context(), func(client *admin.Client) error {
-		result, err := call.Do(c.Context(), client, request)
-		if err != nil {
-			return err
-		}
-		return r.Print(result, func(v api.View) string {
-			return fmt.Sprintf("%s  %s", v.Name, wording.OrDash(strings.Join(publishes(v), " ")))
-		})
-	})
+	return command.Do(c.Context(), r, call, request, r.Printing(func(v api.View) string {
+		return fmt.Sprintf("%s  %s", v.Name, wording.OrDash(strings.Join(publishes(v), " ")))
+	}))
 }

@@ -219,11 +219,7 @@ func newNetworkList(a *command.App) *cobra.Command {
 		Example: "  fairlead network ls\n  fairlead network ls -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return r.Read(c.Context(), func(client *admin.Client) error {
-				networks, err := admin.ListNetworks.Do(c.Context(), client)
-				if err != nil {
-					return err
-				}
+			return command.Show(c.Context(), r, admin.ListNetworks.Do, func(networks admin.Networks) error {
 				return printNetworks(r, c.Context(), networks, "available")
 			}, func(w model.Desired) error {
 				return printNetworks(r, c.Context(), admin.Networks{Networks: w.Networks}, "")
@@ -277,15 +273,9 @@ func newNetworkRemove(a *command.App) *cobra.Command {
 }
 
 func removeNetwork(r *command.Remote, ctx context.Context, name string, cluster bool) error {
-	return r.Call(ctx, func(client *admin.Client) error {
-		remove := admin.RemoveNetwork
-		if cluster {
-			remove = admin.RemoveClusterNetwork
-		}
-		result, err := remove.Do(ctx, client, admin.NetworkName{Name: name})
-		if err != nil {
-			return err
-		}
-		return r.Print(result, func(api.View) string { return "" })
-	})
+	remove := admin.RemoveNetwork
+	if cluster {
+		remove = admin.RemoveClusterNetwork
+	}
+	return command.Do(ctx, r, remove, admin.NetworkName{Name: name}, r.Printing(func(api.View) string { return "" }))
 }

@@ -153,15 +153,15 @@ func printPlan(r *command.Remote, result api.Result) error {
 	if r.Output == "json" {
 		return r.JSON(result)
 	}
-	for _, change := range result.Changes {
-		if err := r.Out.Line("# %s", change); err != nil {
-			return err
-		}
+	lines := []string{"# nothing to do"}
+	if len(result.Changes) > 0 {
+		lines = nil
 	}
-	if len(result.Changes) == 0 {
-		if err := r.Out.Line("# nothing to do"); err != nil {
-			return err
-		}
+	for _, change := range result.Changes {
+		lines = append(lines, "# "+change.String())
+	}
+	if err := r.Out.Lines(lines...); err != nil {
+		return err
 	}
 	return r.PrintCommands(result.Plan)
 }
@@ -229,11 +229,7 @@ func NewGet(a *command.App) *cobra.Command {
 		Example: "  fairlead get > fairlead.yaml\n  fairlead get -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return r.Read(c.Context(), func(client *admin.Client) error {
-				state, err := admin.ReadState.Do(c.Context(), client)
-				if err != nil {
-					return err
-				}
+			return command.Show(c.Context(), r, admin.ReadState.Do, func(state admin.State) error {
 				return printState(r, state)
 			}, func(w model.Desired) error {
 				spec, notes := stored.Spec(w)

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"fairlead/internal/api"
@@ -59,16 +58,5 @@ func printEvents(r *command.Remote, all []api.Event) error {
 
 // followEvents prints one line per event until it is interrupted.
 func followEvents(r *command.Remote, ctx context.Context, client *admin.Client) error {
-	err := client.FollowEvents(ctx, func(e api.Event) error {
-		if r.Output == "json" {
-			return r.Out.JSONLine(e)
-		}
-		return r.Out.Line("%s  %s  %s  %s", e.Time.Format(time.DateTime), e.Kind, e.Object,
-			wording.OrDash(wording.About(e)))
-	})
-	var sig command.Interrupted
-	if errors.As(context.Cause(ctx), &sig) {
-		return command.Exit{Code: command.ExitSignal + int(sig)}
-	}
-	return err
+	return r.Follow(ctx, client, func(e api.Event) (string, bool) { return e.Object, true })
 }

@@ -111,11 +111,7 @@ func printAttacks(out io.Writer, Cells []threat.Cell) error {
 }
 
 func join(paths []attackPath) string {
-	var names []string
-	for _, p := range paths {
-		names = append(names, p.String())
-	}
-	return strings.Join(names, "\t")
+	return strings.Join(namesOf(paths, attackPath.String), "\t")
 }
 
 // markdownAttacks writes the tables as Markdown for the documentation.

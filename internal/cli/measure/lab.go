@@ -75,9 +75,7 @@ func listing() labListing {
 		s.Paths = append(slices.Clone(s.Paths), s.IfInstalled...)
 		_, takes := runner.Runs(runner.Options{Suite: s})
 		listed.Seconds = takes.Seconds()
-		for _, w := range s.Workloads {
-			listed.Workloads = append(listed.Workloads, w.Name)
-		}
+		listed.Workloads = namesOf(s.Workloads, func(w suite.Workload) string { return w.Name })
 		l.Suites = append(l.Suites, listed)
 	}
 	// Without root the kernel cannot be probed, and only missing programs are shown.

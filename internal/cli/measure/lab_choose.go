@@ -114,18 +114,25 @@ func knownPaths(names []string) error {
 	for _, name := range names {
 		if _, ok := suite.FindPath(name); !ok {
 			return fmt.Errorf("there is no suite or path %q: %s (fairlead lab list describes them)", name,
-				command.Suggest(name, append(suiteNames(), pathNames()...)))
+				command.Suggest(name, append(SuiteNames(), PathNames()...)))
 		}
 	}
 	return nil
 }
 
-func suiteNames() []string {
+// SuiteNames returns the names of all suites.
+func SuiteNames() []string {
 	return namesOf(suite.Suites(), func(s suite.Suite) string { return s.Name })
 }
 
-func pathNames() []string {
+// PathNames returns the names of all paths.
+func PathNames() []string {
 	return namesOf(suite.Paths(), func(p suite.Path) string { return p.Name })
+}
+
+// WorkloadNames returns the names of all workloads.
+func WorkloadNames() []string {
+	return namesOf(suite.Workloads(), func(w suite.Workload) string { return w.Name })
 }
 
 func namesOf[T any](all []T, name func(T) string) []string {
@@ -177,7 +184,7 @@ func (c labChoice) narrowLoads(s *suite.Suite) error {
 		w, ok := own.FindWorkload(name)
 		if !ok {
 			return fmt.Errorf("there is no workload %q: %s", name,
-				command.Suggest(name, namesOf(suite.Workloads(), func(w suite.Workload) string { return w.Name })))
+				command.Suggest(name, WorkloadNames()))
 		}
 		s.Workloads = append(s.Workloads, w)
 	}

@@ -140,20 +140,13 @@ func (l IPoIB) Add() []string {
 	return append([]string{add}, l.set()...)
 }
 
-// set returns the commands that both a new link and a changed one need.
+// set implements settable.
 func (l IPoIB) set() []string {
 	set := fmt.Sprintf("%s link set %s alias %s", in(l.Netns, "ip"), escape.Shell(l.Name), escape.Shell(l.Alias()))
 	if l.MTU != 0 {
 		set += fmt.Sprintf(" mtu %d", l.MTU)
 	}
 	return append(writeSettings(l.settings()), set+" up")
-}
-
-func (l IPoIB) change(old Object) []string {
-	if !l.adjusts(old) {
-		return append(old.Del(), l.Add()...)
-	}
-	return l.set()
 }
 
 // Del implements Object.

@@ -149,6 +149,14 @@ func DependsOn(o Object, links map[string]bool) bool {
 // changer is an object for which Add is not enough to change it from another state.
 type changer interface{ change(old Object) []string }
 
+// settable is a link whose settings are changed as those of a new link are set.
+type settable interface {
+	Object
+	linker
+	// set returns the commands that both a new link and a changed one need.
+	set() []string
+}
+
 // OrNil returns o if it exists, and nil otherwise.
 func OrNil(o Object, exists bool) Object {
 	if exists {

@@ -149,8 +149,17 @@ func (o Op) Commands() []string {
 	case o.Del:
 		return o.Object.Del()
 	}
-	if c, ok := o.Object.(changer); ok && o.Old != nil && !Equal(o.Old, o.Object) {
-		return c.change(o.Old)
+	if o.Old == nil || Equal(o.Old, o.Object) {
+		return o.Object.Add()
+	}
+	switch object := o.Object.(type) {
+	case changer:
+		return object.change(o.Old)
+	case settable:
+		if object.adjusts(o.Old) {
+			return object.set()
+		}
+		return append(o.Old.Del(), object.Add()...)
 	}
 	return o.Object.Add()
 }

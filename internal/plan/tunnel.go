@@ -83,20 +83,12 @@ func (t Tunnel) Add() []string {
 	return append([]string{add}, t.set()...)
 }
 
-// set returns the commands that both a new link and a changed one need.
+// set implements settable.
 func (t Tunnel) set() []string {
 	return append(writeSettings(t.settings()),
 		fmt.Sprintf("ip link set %s alias %s address %s mtu %d addrgenmode none master %s up", escape.Shell(t.Name),
 			escape.Shell(t.Alias()), t.MAC, t.MTU, escape.Shell(t.Master)),
 		fmt.Sprintf("ip link set %s type bridge_slave neigh_suppress on", escape.Shell(t.Name)))
-}
-
-// change implements changer.
-func (t Tunnel) change(old Object) []string {
-	if t.adjusts(old) {
-		return t.set()
-	}
-	return append(old.Del(), t.Add()...)
 }
 
 // Del implements Object.

@@ -46,7 +46,7 @@ func (c WireGuard) Add() []string {
 		c.set()...)
 }
 
-// set returns the commands that both a new link and a changed one need.
+// set implements settable.
 func (c WireGuard) set() []string {
 	key := escape.Shell(c.KeyFile)
 	if c.PublicKey == "" {
@@ -55,14 +55,6 @@ func (c WireGuard) set() []string {
 	return append(writeSettings(c.settings()),
 		fmt.Sprintf("wg set %s listen-port %d private-key %s", escape.Shell(c.Name), c.Port, key),
 		fmt.Sprintf("ip link set %s alias %s mtu %d up", escape.Shell(c.Name), escape.Shell(c.Alias()), c.MTU))
-}
-
-// change implements changer.
-func (c WireGuard) change(old Object) []string {
-	if c.adjusts(old) {
-		return c.set()
-	}
-	return append(old.Del(), c.Add()...)
 }
 
 // Del implements Object.

@@ -165,16 +165,7 @@ func (h *Handle) ReadFlowtable(devices []string) (plan.Object, error) {
 
 // LeftoverFlowtable returns the table if it is in no plan.
 func (h *Handle) LeftoverFlowtable(known map[string]bool) (plan.Plan, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nft == nil || known[plan.Flowtable{}.Key()] {
-		return nil, nil
-	}
-	err := h.nft.find(flowsTable())
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	return plan.Plan{plan.Flowtable{}}, err
+	return leftover(h, plan.Flowtable{}, flowsTable(), known)
 }
 
 // SetFlowtableLink adds a link of a sandbox.

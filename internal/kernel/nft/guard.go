@@ -151,13 +151,5 @@ func sameKeys(a, b []nftables.SetElement) bool {
 
 // LeftoverGuard returns the table if no plan contains it.
 func (h *Handle) LeftoverGuard(known map[string]bool) (plan.Plan, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nft == nil || known[plan.Guard{}.Key()] {
-		return nil, nil
-	}
-	if err := h.nft.find(guardTable()); err != nil {
-		return nil, missing(err)
-	}
-	return plan.Plan{plan.Guard{}}, nil
+	return leftover(h, plan.Guard{}, guardTable(), known)
 }

@@ -101,6 +101,19 @@ func (h *Handle) drop(t *nftables.Table) error {
 	return h.change(func(b *batch) { b.dropTable(t) })
 }
 
+// leftover returns the object if its table exists and no plan contains it.
+func leftover(h *Handle, o plan.Object, t *nftables.Table, known map[string]bool) (plan.Plan, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil || known[o.Key()] {
+		return nil, nil
+	}
+	if err := h.nft.find(t); err != nil {
+		return nil, missing(err)
+	}
+	return plan.Plan{o}, nil
+}
+
 // Try asks for Fairlead's table, and returns an error if the kernel cannot answer.
 func (h *Handle) Try() error { return h.nft.find(table()) }
 

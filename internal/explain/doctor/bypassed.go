@@ -9,12 +9,9 @@ import (
 
 // bypassed reports a firewall that packets to published ports bypass.
 func bypassed(h Host) []Finding {
-	var past []ports.Port
-	for _, p := range h.Ports {
-		if slices.ContainsFunc(p.Reaches(), func(r ports.Reach) bool { return r.Firewall == ports.Bypassed }) {
-			past = append(past, p)
-		}
-	}
+	past := h.portsThat(func(p ports.Port) bool {
+		return slices.ContainsFunc(p.Reaches(), func(r ports.Reach) bool { return r.Firewall == ports.Bypassed })
+	})
 	if len(past) == 0 {
 		return nil
 	}

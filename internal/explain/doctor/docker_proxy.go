@@ -9,12 +9,7 @@ import (
 
 // dockerProxy reports ports that Docker's user-space proxy serves.
 func dockerProxy(h Host) []Finding {
-	var served []ports.Port
-	for _, p := range h.Ports {
-		if slices.Contains(p.Modes, ports.DockerProxy) {
-			served = append(served, p)
-		}
-	}
+	served := h.portsThat(func(p ports.Port) bool { return slices.Contains(p.Modes, ports.DockerProxy) })
 	if len(served) == 0 {
 		return nil
 	}

@@ -9,12 +9,7 @@ import (
 // ended reports published ports of sandboxes that have ended. A daemon removes
 // them, so they exist only while none runs.
 func ended(h Host) []Finding {
-	var all []ports.Port
-	for _, p := range h.Ports {
-		if p.Ended {
-			all = append(all, p)
-		}
-	}
+	all := h.portsThat(func(p ports.Port) bool { return p.Ended })
 	if len(all) == 0 {
 		return nil
 	}

@@ -95,10 +95,5 @@ func (h Host) forwardedTo() []forwarded {
 
 // hasAddress reports whether the host has the address.
 func (h Host) hasAddress(a netip.Addr) bool {
-	for _, l := range h.Links {
-		if slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) {
-			return true
-		}
-	}
-	return a.IsLoopback()
+	return h.LinkWith(a) != "" || a.IsLoopback()
 }

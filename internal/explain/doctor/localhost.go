@@ -15,13 +15,9 @@ func localhost(h Host) []Finding {
 	if !h.LocalhostV6 {
 		return nil
 	}
-	var deaf []ports.Port
-	for _, p := range h.Ports {
-		published := !slices.Contains(p.Modes, ports.Host)
-		if published && p.Reach.Loopback == rules.Yes && !h.answersV6(p) {
-			deaf = append(deaf, p)
-		}
-	}
+	deaf := h.portsThat(func(p ports.Port) bool {
+		return !slices.Contains(p.Modes, ports.Host) && p.Reach.Loopback == rules.Yes && !h.answersV6(p)
+	})
 	if len(deaf) == 0 {
 		return nil
 	}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fairlead/internal/explain/ports"
@@ -24,6 +25,11 @@ func name(p ports.Port) string {
 		text += " of " + p.Process.Command
 	}
 	return text
+}
+
+// portsThat returns the ports for which is returns true.
+func (h Host) portsThat(is func(ports.Port) bool) []ports.Port {
+	return slices.DeleteFunc(slices.Clone(h.Ports), func(p ports.Port) bool { return !is(p) })
 }
 
 // names lists several ports.

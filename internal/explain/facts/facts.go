@@ -97,7 +97,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 	}
 	f.Links, f.Routes = inside.Links, inside.Routes
 	for _, l := range inside.Listeners {
-		f.Listeners = append(f.Listeners, process(l))
+		f.Listeners = append(f.Listeners, Of(l))
 	}
 	f.Settings, f.Neighbours = settings(h, f.Links), neighbours(h)
 	f.NoRoute4, f.NoRoute6 = !routed(h, distant4), !routed(h, distant6)

@@ -11,8 +11,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// process adds the details of a listener's process from /proc.
-func process(l sockdiag.Listener) Listener {
+// Of adds the details of a socket's process from /proc. The socket may be of any network
+// namespace.
+func Of(l sockdiag.Listener) Listener {
 	out := Listener{Listener: l}
 	if l.Process.PID == 0 {
 		return out

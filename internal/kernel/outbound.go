@@ -40,5 +40,7 @@ func (h *Host) Deciders(paths []rules.Path) ([]rules.Reason, error) {
 func (h *Host) unreported() string {
 	v4, err4 := h.iptables.LegacyHash(true)
 	v6, err6 := h.iptables.LegacyHash(false)
-	return fmt.Sprint(v4, err4, v6, err6, nft.LegacyFrames())
+	frames := ""
+	err := h.ns.Do(func() error { frames = nft.LegacyFrames(); return nil })
+	return fmt.Sprint(v4, err4, v6, err6, frames, err)
 }

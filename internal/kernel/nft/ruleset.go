@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -42,11 +41,11 @@ func (h *Handle) Ruleset() (all rules.Ruleset, unread []string, err error) {
 			}
 			all = append(all, rules.Saved(family, text)...)
 		}
+		if frames := LegacyFrames(); frames != "" {
+			unread = append(unread, frames)
+		}
 		return nil
 	})
-	if frames := LegacyFrames(); frames != "" {
-		unread = append(unread, frames)
-	}
 	slices.SortStableFunc(all, func(a, b rules.Chain) int { return cmp.Compare(a.Priority, b.Priority) })
 	return all, unread, err
 }
@@ -68,25 +67,6 @@ func legacyRules(family string) (string, error) {
 		return "", fmt.Errorf("run %s: %w", program, err)
 	}
 	return string(out), nil
-}
-
-// modules has a folder for each loaded module of the kernel.
-var modules = "/sys/module"
-
-// LegacyFrames describes the tables of legacy ebtables, whose rules cannot be read. It is
-// empty if there are none.
-func LegacyFrames() string {
-	var tables []string
-	for _, name := range []string{"broute", "filter", "nat"} {
-		if _, err := os.Stat(filepath.Join(modules, "ebtable_"+name)); err == nil {
-			tables = append(tables, name)
-		}
-	}
-	if len(tables) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("legacy ebtables has tables (%s), which Fairlead cannot read: use ebtables-nft, and unload the "+
-		"modules ebtable_%s", strings.Join(tables, ", "), strings.Join(tables, " ebtable_"))
 }
 
 // nftFamilies are the names of the families whose rules process packets or frames.

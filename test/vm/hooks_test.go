@@ -1,0 +1,16 @@
+package vm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestLegacyFrames writes tables of legacy ebtables, which the host's kernel may lack, and reads them.
+func TestLegacyFrames(t *testing.T) {
+	o := forNewer.run(t, slices.Concat(networking, []string{"ebtables", "ebtable_broute", "ebtable_filter", "ebtable_nat"}),
+		[]string{"ip", "sh"}, Task{"fairlead/internal/kernel/nft", []string{"-test.run=^TestLegacyFrames$"}})
+	if o.Err != nil || strings.Contains(o.Said, "no_ebtables") {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
+	}
+}

@@ -46,6 +46,7 @@ type Host struct {
 	// pins is Options.Pins.
 	pins     string
 	programs verdicts
+	hooks    hookPrograms
 	// watcher is that of the last call of Watch.
 	watcher atomic.Pointer[watch.Watcher]
 }

@@ -21,6 +21,7 @@ func (h *Host) Deciders(paths []rules.Path) ([]rules.Reason, error) {
 	}
 	why := make([]rules.Reason, len(paths))
 	refused := h.ns.Do(ebpf.CheckOutbound)
+	program := h.hooks.find()
 	return why, h.withUplinks(func(names []string) error {
 		for i, path := range paths {
 			switch path.Uplinks = names; {
@@ -28,6 +29,8 @@ func (h *Host) Deciders(paths []rules.Path) ([]rules.Reason, error) {
 				why[i].Text = refused.Error()
 			case len(unread) > 0:
 				why[i].Text = fmt.Sprint("some rules could not be read: ", strings.Join(unread, "; "))
+			case program != "":
+				why[i].Text = program
 			default:
 				why[i] = all.Decides(path, plan.Mark)
 			}
@@ -42,5 +45,5 @@ func (h *Host) unreported() string {
 	v6, err6 := h.iptables.LegacyHash(false)
 	frames := ""
 	err := h.ns.Do(func() error { frames = nft.LegacyFrames(); return nil })
-	return fmt.Sprint(v4, err4, v6, err6, frames, err)
+	return fmt.Sprint(v4, err4, v6, err6, frames, err, h.hooks.find())
 }

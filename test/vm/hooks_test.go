@@ -14,3 +14,11 @@ func TestLegacyFrames(t *testing.T) {
 		t.Fatalf("%v\n%s", o.Err, o.Said)
 	}
 }
+
+// TestHookPrograms attaches eBPF programs at hooks of netfilter.
+func TestHookPrograms(t *testing.T) {
+	o := forNewer.run(t, networking, []string{"ip", "sh"}, Task{Package: "fairlead/test/vm/testdata/hooks"})
+	if o.Err != nil {
+		t.Fatalf("%v\n%s", o.Err, o.Said)
+	}
+}

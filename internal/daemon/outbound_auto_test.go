@@ -167,6 +167,23 @@ func TestOutboundAutoFollowsElements(t *testing.T) {
 	w.box.kill()
 }
 
+// TestOutboundAutoFollowsPorts: the host may connect from the ports of outbound flows, of which the
+// kernel sends no message. Then the kernel translates the connections.
+func TestOutboundAutoFollowsPorts(t *testing.T) {
+	w := newAutoWorld(t, 10*time.Millisecond)
+	w.bypasses("without rules")
+	w.sh("sysctl -qw net.ipv4.ip_local_port_range='1024 65535'")
+	w.awaitsEvent(w.events, "outbound nft")
+	for _, network := range []string{"tcp", "udp"} {
+		if from, err := w.box.asks(network, place.Timeout); err != nil || plan.IsOutboundPort(from.Port()) {
+			t.Errorf("%s comes from %s, %v", network, from, err)
+		}
+	}
+	w.sh("sysctl -qw net.ipv4.ip_local_port_range='32768 60999'")
+	w.bypasses("with other ports")
+	w.box.kill()
+}
+
 // awaitsEvent waits for the event that something was chosen.
 func (w *world) awaitsEvent(events <-chan api.Event, choice string) {
 	w.Helper()

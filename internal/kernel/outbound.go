@@ -44,6 +44,9 @@ func (h *Host) unreported() string {
 	v4, err4 := h.iptables.LegacyHash(true)
 	v6, err6 := h.iptables.LegacyHash(false)
 	frames := ""
-	err := h.ns.Do(func() error { frames = nft.LegacyFrames(); return nil })
-	return fmt.Sprint(v4, err4, v6, err6, frames, err, h.hooks.find())
+	refused := h.ns.Do(func() error {
+		frames = nft.LegacyFrames()
+		return ebpf.CheckOutbound()
+	})
+	return fmt.Sprint(v4, err4, v6, err6, frames, refused, h.hooks.find())
 }

@@ -10,6 +10,8 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/test/place"
+
+	"github.com/google/nftables"
 )
 
 // autoWorld is a host with a network with outbound auto, whose sandbox web connects to a host of
@@ -181,6 +183,42 @@ func TestOutboundAutoFollowsPorts(t *testing.T) {
 	}
 	w.sh("sysctl -qw net.ipv4.ip_local_port_range='32768 60999'")
 	w.bypasses("with other ports")
+	w.box.kill()
+}
+
+// TestOutboundAutoWaits: another program changes its rules faster than they can be read, for a
+// second. That resets no connection, and a rule that decides afterwards counts.
+func TestOutboundAutoWaits(t *testing.T) {
+	w := newAutoWorld(t, 10*time.Millisecond)
+	place.Serve(t, w.client.Do, "198.51.100.1:9001", place.Echo)
+	w.bypasses("without rules")
+	open, err := place.Dial(w.box.in, "tcp", "198.51.100.1:9001", place.Timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if err := converse(open, place.Timeout); err != nil {
+		t.Fatal(err)
+	}
+	burst := &nftables.Table{Name: "burst", Family: nftables.TableFamilyINet}
+	if err := w.host.Do(func() error {
+		c, err := nftables.New()
+		for end := time.Now().Add(time.Second); err == nil && time.Now().Before(end); {
+			c.AddTable(burst)
+			if err = c.Flush(); err == nil {
+				c.DelTable(burst)
+				err = c.Flush()
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := converse(open, place.Timeout); err != nil {
+		t.Errorf("the connection does not continue: %v", err)
+	}
+	w.sh(autoRules[0].add)
+	w.awaitsEvent(w.events, "outbound nft: the rule")
 	w.box.kill()
 }
 

@@ -21,7 +21,7 @@ func TestDecidersOfLegacyTables(t *testing.T) {
 	h.run(t, "ip", "link", "set", "up1", "up")
 	decides := func(when, want string) {
 		t.Helper()
-		why, err := h.Deciders([]rules.Path{{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net"}})
+		why, err := h.Deciders([]rules.Path{{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net"}}, 0)
 		if err != nil || len(why) != 1 || (why[0].Text == "") != (want == "") || !strings.Contains(why[0].Text, want) {
 			t.Errorf("%s: %q, %v, want %q", when, why, err, want)
 		}
@@ -80,7 +80,7 @@ func BenchmarkDeciders(b *testing.B) {
 	h.run(b, "sh", "-ec", "ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
 	path := rules.Path{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net", Ports: []string{"fv-web"}}
 	for b.Loop() {
-		if why, err := h.Deciders([]rules.Path{path}); err != nil || why[0].Text != "" {
+		if why, err := h.Deciders([]rules.Path{path}, 0); err != nil || why[0].Text != "" {
 			b.Fatal(why, err)
 		}
 	}

@@ -13,6 +13,10 @@ import (
 	"fairlead/internal/plan"
 )
 
+// patience is how long to read rules that change all the time while ebpf is chosen: the way back
+// resets connections.
+const patience = 5 * time.Second
+
 // portsWait is how long to wait for ports of the proxy before the rules are read again.
 const portsWait = time.Second
 
@@ -93,7 +97,7 @@ func (h *Healer) chooseOutbound(changed bool) (took time.Duration, again time.Ti
 	h.state.Lock()
 	w := h.state.Desired()
 	h.state.Unlock()
-	f, _, took := h.findOutbound(w)
+	f, _, took := h.findOutbound(w, h.bypassing())
 	f.Changed = changed
 	if len(f.Names) == 0 {
 		return 0, again, false
@@ -112,9 +116,22 @@ func (h *Healer) chooseOutbound(changed bool) (took time.Duration, again time.Ti
 	return took, again, false
 }
 
+// bypassing returns the patience if ebpf is chosen for a network, or else 0.
+func (h *Healer) bypassing() time.Duration {
+	h.state.Lock()
+	defer h.state.Unlock()
+	for _, c := range h.cfg.Networks.Choices() {
+		if c.Outbound() == model.OutboundEBPF {
+			return patience
+		}
+	}
+	return 0
+}
+
 // findOutbound finds out what the host's rules say about the networks of a state and the paths
-// of their packets. It reads the rules without the mutex of the state.
-func (h *Healer) findOutbound(w model.Desired) (f networks.Finding, paths []rules.Path, took time.Duration) {
+// of their packets. It reads the rules without the mutex of the state, for as long as patience
+// while they change.
+func (h *Healer) findOutbound(w model.Desired, patience time.Duration) (f networks.Finding, paths []rules.Path, took time.Duration) {
 	h.state.Lock()
 	f.Names, paths = h.cfg.Networks.AutoPaths(w)
 	h.state.Unlock()
@@ -122,7 +139,7 @@ func (h *Healer) findOutbound(w model.Desired) (f networks.Finding, paths []rule
 		return f, nil, 0
 	}
 	began := time.Now()
-	why, err := h.cfg.Deciders(paths)
+	why, err := h.cfg.Deciders(paths, patience)
 	if err != nil {
 		why = slices.Repeat([]rules.Reason{{Text: "the rules of the host could not be read: " + err.Error()}}, len(paths))
 	}
@@ -139,7 +156,7 @@ func (h *Healer) KeepOutbound(w model.Desired) {
 	if h.cfg.Deciders == nil {
 		return
 	}
-	f, paths, _ := h.findOutbound(w)
+	f, paths, _ := h.findOutbound(w, patience)
 	if len(f.Names) == 0 {
 		return
 	}

@@ -26,9 +26,15 @@ import (
 // leaves out Fairlead's rules for virtual services: InstalledServices returns
 // these services.
 func (h *Handle) Ruleset() (all rules.Ruleset, unread []string, err error) {
+	return PatientRuleset(h, 0)
+}
+
+// PatientRuleset is Ruleset for callers that can wait for as long as patience while nftables
+// change all the time.
+func PatientRuleset(h *Handle, patience time.Duration) (all rules.Ruleset, unread []string, err error) {
 	if h.nft == nil {
 		unread = append(unread, h.noNft.Error())
-	} else if all, err = h.nftRules(); errors.Is(err, nl.ErrDumpInterrupted) {
+	} else if all, err = h.nftRules(time.Now().Add(patience)); errors.Is(err, nl.ErrDumpInterrupted) {
 		unread = append(unread, "nftables change faster than they can be read, so rules may be missing")
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("read nftables: %w", err)
@@ -80,13 +86,16 @@ type nftChain struct {
 	table, name string
 }
 
-// readings is how often the nftables are read until they do not change meanwhile.
+// readings is how often the nftables are read at least until they do not change meanwhile.
 const readings = 3
 
-// nftRules reads the nftables rules. If it returns nl.ErrDumpInterrupted, rules may be
-// missing, or may not belong together.
-func (h *Handle) nftRules() (all rules.Ruleset, err error) {
-	for range readings {
+// nftRules reads the nftables rules, again and again until end while they change. If it returns
+// nl.ErrDumpInterrupted, rules may be missing, or may not belong together.
+func (h *Handle) nftRules(end time.Time) (all rules.Ruleset, err error) {
+	for i := 0; i < readings || time.Now().Before(end); i++ {
+		if i >= readings {
+			h.nft.awaitQuiet(end)
+		}
 		var before, after uint32
 		if before, err = h.nft.generation(); err != nil {
 			return nil, err
@@ -99,6 +108,23 @@ func (h *Handle) nftRules() (all rules.Ruleset, err error) {
 		}
 	}
 	return all, fmt.Errorf("read rules: %w", nl.ErrDumpInterrupted)
+}
+
+// quiet is how long nftables must not change before they are read again.
+const quiet = 50 * time.Millisecond
+
+// awaitQuiet waits until nftables have not changed for a moment, or until end. That costs less
+// than reading them in vain.
+func (r reader) awaitQuiet(end time.Time) {
+	before, _ := r.generation()
+	for time.Now().Before(end) {
+		time.Sleep(quiet)
+		after, _ := r.generation()
+		if after == before {
+			return
+		}
+		before = after
+	}
 }
 
 // readRules reads the chains, rules and sets, one after the other.

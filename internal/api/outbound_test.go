@@ -21,6 +21,9 @@ func TestOutboundChoice(t *testing.T) {
 		{OutboundChoice{Chosen: "nft", Why: "a rule drops", Until: until},
 			"outbound nft: no rule decides now; ebpf is chosen at 2026-11-28 11:03:04 if none does until then; " +
 				"before: a rule drops", `{"chosen":"nft","why":"a rule drops","until":"` + until.Format(time.RFC3339) + `"}`},
+		{OutboundChoice{Chosen: "nft", Why: "a rule drops", Unapplied: "no such device"},
+			"outbound nft: a rule drops; the host has not followed, so connections may still bypass its rules: no such device",
+			`{"chosen":"nft","why":"a rule drops","unapplied":"no such device"}`},
 	} {
 		if got := c.String(); got != c.text {
 			t.Errorf("%q, want %q", got, c.text)

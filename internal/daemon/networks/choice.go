@@ -67,7 +67,7 @@ func (c Choice) Outbound() model.Outbound {
 func (c Choice) View() api.OutboundChoice {
 	v := api.OutboundChoice{Chosen: cmp.Or(string(c.Outbound()), "nft"), Why: c.Why, Until: c.Until}
 	if c.unapplied != "" && c.unapplied != c.Why {
-		v.Why += "; the host has not followed, so connections may still bypass its rules: " + c.unapplied
+		v.Unapplied = c.unapplied
 	}
 	return v
 }

@@ -54,15 +54,23 @@ type Networks struct {
 }
 
 // State returns the state of a network: known, with what was chosen for outbound auto and why, or why the network is
-// unavailable.
+// unavailable, or that the host has not followed the choice.
 func (n Networks) State(name, known string) string {
 	if why := n.Unavailable[name]; why != "" {
 		return "unavailable: " + why
 	}
 	if choice, ok := n.Outbound[name]; ok {
+		if choice.Unapplied != "" {
+			known = "failed"
+		}
 		return known + "; " + choice.String()
 	}
 	return known
+}
+
+// Failed reports whether a network is unavailable, or its host has not followed what was chosen for outbound auto.
+func (n Networks) Failed(name string) bool {
+	return n.Unavailable[name] != "" || n.Outbound[name].Unapplied != ""
 }
 
 // networkHandlers registers the handlers of networks.

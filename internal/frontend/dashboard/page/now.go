@@ -131,6 +131,11 @@ func wrongNetworks(n admin.Networks) (all []Item) {
 		all = append(all, Item{State: table.Bad, Mark: "unavailable", What: "network " + name,
 			Text: n.Unavailable[name]})
 	}
+	for _, name := range slices.Sorted(maps.Keys(n.Outbound)) {
+		if choice := n.Outbound[name]; choice.Unapplied != "" {
+			all = append(all, Item{State: table.Bad, Mark: "failed", What: "network " + name, Text: choice.String()})
+		}
+	}
 	return all
 }
 

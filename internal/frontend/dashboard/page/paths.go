@@ -66,7 +66,7 @@ func networkSection(v *Visit) []Section {
 
 // networkState says how good the state of a network is.
 func networkState(all admin.Networks, i int) table.State {
-	if all.Unavailable[all.Networks[i].Name] != "" {
+	if all.Failed(all.Networks[i].Name) {
 		return table.Bad
 	}
 	return table.OK

@@ -135,7 +135,8 @@ func (c Cell) write(b *strings.Builder) {
 	}
 	switch {
 	case len(c.Text) > cutText:
-		text = `<span class="cut" tabindex="0" role="group" aria-label="Long text">` + text + "</span>"
+		class := strings.TrimSpace("cut " + string(c.State))
+		text = `<span class="` + class + `" tabindex="0" role="group" aria-label="Long text">` + text + "</span>"
 	case c.State != "":
 		text = `<span class="` + string(c.State) + `">` + text + "</span>"
 	case slices.ContainsFunc(strings.Fields(c.Text), func(word string) bool { return len(word) > longWord }):

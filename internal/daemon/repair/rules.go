@@ -138,6 +138,7 @@ func (h *Healer) findOutbound(w model.Desired, patience time.Duration) (f networ
 	if len(paths) == 0 {
 		return f, nil, 0
 	}
+	h.cfg.Watcher.CheckRules()
 	began := time.Now()
 	why, err := h.cfg.Deciders(paths, patience)
 	if err != nil {

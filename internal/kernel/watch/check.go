@@ -151,6 +151,14 @@ func (w *Watcher) PollRules(polls bool) {
 	w.polls = polls
 }
 
+// CheckRules notes a change of unreported rules at once. Call it before the rules are read: rules
+// that are back as they were by the next Check have changed, too.
+func (w *Watcher) CheckRules() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checkUnreported()
+}
+
 // checkUnreported notes that unreported rules have changed since the last call.
 func (w *Watcher) checkUnreported() {
 	if !w.polls {

@@ -81,6 +81,10 @@ func TestPollRules(t *testing.T) {
 	w.PollRules(true)
 	check("a change", true)
 	check("no further change", false)
+	rules = "one rule"
+	w.CheckRules()
+	rules = "two rules"
+	check("a reading saw other rules", true)
 	w.PollRules(false)
 	rules, reads = "three rules", 0
 	check("nothing bypasses rules any more", false)

@@ -110,6 +110,7 @@ func equal(t *testing.T, want, got []string) {
 // TestHostileRecords derives records that a node with bad intentions has written. Each one disables its own object,
 // and no one names a file of the host.
 func TestHostileRecords(t *testing.T) {
+	tooLong := "http.routers/" + strings.Repeat("a", 129)
 	pem := `-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----`
 	for key, c := range map[string]struct{ text, want string }{
 		"http.routers/not-json":         {`7`, "cannot unmarshal"},
@@ -118,6 +119,7 @@ func TestHostileRecords(t *testing.T) {
 		"http.routers/a/b":              {`{}`, "want at most 128 letters"},
 		"http.routers/":                 {`{}`, "want at most 128 letters"},
 		"http.routers/\x1b[2J":          {`{}`, "want at most 128 letters"},
+		tooLong:                         {`{}`, "want at most 128 letters"},
 		"http.routers/huge":             {`{"Rule":"` + strings.Repeat("a", 70_000) + `"}`, "bytes"},
 		"http.kinds/x":                  {`{}`, "knows no section"},
 		"none":                          {`{}`, "want gateway/SECTION/NAME"},

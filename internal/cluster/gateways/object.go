@@ -145,11 +145,14 @@ func (o object) problem(text string, warning bool) model.GatewayProblem {
 }
 
 // validName is what the names of objects can be: they are parts of keys and of NAME@cluster.
-var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$`)
+var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]*$`)
+
+// maxName is the length of the longest one. An expression with the limit takes half a millisecond at each start.
+const maxName = 128
 
 func checkName(k kind, name string) error {
 	switch {
-	case !validName.MatchString(name):
+	case len(name) > maxName || !validName.MatchString(name):
 		return fmt.Errorf("name %q: want at most 128 letters, digits and . : _ -", name)
 	case k.section == "tls.options" && name == "default":
 		return errors.New("name default: these options are those of each host: choose another name")

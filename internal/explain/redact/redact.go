@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
@@ -123,7 +124,7 @@ func (s *Secrets) URL(text string) {
 	}
 	_, query, _ := strings.Cut(text, "?")
 	for _, part := range strings.Split(query, "&") {
-		if name, value, found := strings.Cut(part, "="); found && credentialName.MatchString(name) {
+		if name, value, found := strings.Cut(part, "="); found && credentialName().MatchString(name) {
 			s.escaped(value)
 		}
 	}
@@ -153,7 +154,7 @@ func (s *Secrets) check(c *model.Check) {
 func (s *Secrets) Environment(variables []string) {
 	for _, variable := range variables {
 		name, value, _ := strings.Cut(variable, "=")
-		if credentialName.MatchString(name) {
+		if credentialName().MatchString(name) {
 			s.Add(value)
 		} else if strings.Contains(value, "://") {
 			s.URL(value)
@@ -181,7 +182,7 @@ func (s *Secrets) fields(name string, v any) {
 			s.fields(name, one)
 		}
 	case string:
-		if credentialName.MatchString(name) {
+		if credentialName().MatchString(name) {
 			s.Add(v)
 		} else if strings.Contains(v, "://") {
 			s.URL(v)
@@ -193,19 +194,23 @@ func (s *Secrets) fields(name string, v any) {
 const credential = `passw(?:or)?d|passwd|pwd|secret|token|api[._-]?key|access[._-]?key|private[._-]?key|credential`
 
 // credentialName matches the names of variables, fields and parameters that have credentials.
-var credentialName = regexp.MustCompile(`(?i)` + credential + `|auth|key$|hmac|signature|^sig$|pass$`)
+var credentialName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)` + credential + `|auth|key$|hmac|signature|^sig$|pass$`)
+})
 
 // patterns find what looks like a credential. ${1} and ${2} stay.
-var patterns = []*regexp.Regexp{
-	regexp.MustCompile(`()(?s:-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$))()`),
-	regexp.MustCompile(`(://)[^\s"'@]+(@)`),
-	regexp.MustCompile(`(fljoin1\.)[A-Za-z0-9._~+/=-]+()`),
-	regexp.MustCompile(`((?i)\b(?:bearer|basic) +)[A-Za-z0-9._~+/-]*[0-9=][A-Za-z0-9._~+/=-]*()`),
-	regexp.MustCompile(`()\$(?:2[abxy]?|apr1|1|5|6|y|argon2id?)\$[^\s"',]+()`),
-	regexp.MustCompile(`(\{SHA\})[A-Za-z0-9+/=]+()`),
-	regexp.MustCompile(`((?i)"?[A-Za-z0-9_.-]*(?:` + credential + `)[A-Za-z0-9_.-]*\\?"?\s*[=:]\s*\\?"?)[^\s"'&,\\()\[\]{}]+()`),
-	regexp.MustCompile(`((?i)--?[A-Za-z0-9-]*(?:` + credential + `)[A-Za-z0-9-]*"?,?\s+"?)[^\s"',]+()`),
-}
+var patterns = sync.OnceValue(func() []*regexp.Regexp {
+	return []*regexp.Regexp{
+		regexp.MustCompile(`()(?s:-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$))()`),
+		regexp.MustCompile(`(://)[^\s"'@]+(@)`),
+		regexp.MustCompile(`(fljoin1\.)[A-Za-z0-9._~+/=-]+()`),
+		regexp.MustCompile(`((?i)\b(?:bearer|basic) +)[A-Za-z0-9._~+/-]*[0-9=][A-Za-z0-9._~+/=-]*()`),
+		regexp.MustCompile(`()\$(?:2[abxy]?|apr1|1|5|6|y|argon2id?)\$[^\s"',]+()`),
+		regexp.MustCompile(`(\{SHA\})[A-Za-z0-9+/=]+()`),
+		regexp.MustCompile(`((?i)"?[A-Za-z0-9_.-]*(?:` + credential + `)[A-Za-z0-9_.-]*\\?"?\s*[=:]\s*\\?"?)[^\s"'&,\\()\[\]{}]+()`),
+		regexp.MustCompile(`((?i)--?[A-Za-z0-9-]*(?:` + credential + `)[A-Za-z0-9-]*"?,?\s+"?)[^\s"',]+()`),
+	}
+})
 
 // Hide returns a text without the secrets. The text is not changed.
 func (s *Secrets) Hide(text []byte) []byte {
@@ -217,7 +222,7 @@ func (s *Secrets) Hide(text []byte) []byte {
 	for _, one := range all { // a longer secret may contain a shorter one
 		text = bytes.ReplaceAll(text, []byte(one), []byte(gateway.Hidden))
 	}
-	for _, pattern := range patterns {
+	for _, pattern := range patterns() {
 		text = pattern.ReplaceAll(text, []byte("${1}"+gateway.Hidden+"${2}"))
 	}
 	return text

@@ -106,6 +106,7 @@ func TestInvalidNetworksAreRefused(t *testing.T) {
 		"has the driver bridge")
 	p.refuses("NetworkDriver.CreateNetwork", `{"NetworkID": "../../etc"}`, "want letters")
 	p.refuses("NetworkDriver.CreateNetwork", `{}`, "want letters")
+	p.refuses("NetworkDriver.CreateNetwork", `{"NetworkID": "`+strings.Repeat("a", 129)+`"}`, "want letters")
 	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "everything"}]}`,
 		"want an address range")
 	p.refuses("NetworkDriver.CreateNetwork", `{`+network+

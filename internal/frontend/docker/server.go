@@ -125,14 +125,17 @@ func write(w http.ResponseWriter, status int, v any) {
 }
 
 // identity matches Docker's IDs that can be used in names.
-var identity = regexp.MustCompile(`^[0-9a-zA-Z_.-]{1,128}$`)
+var identity = regexp.MustCompile(`^[0-9a-zA-Z_.-]+$`)
+
+// maxIdentity is the length of the longest one.
+const maxIdentity = 128
 
 // short is the number of characters of an ID in names, as in Docker's output.
 const short = 12
 
 // named makes a name from an ID.
 func named(prefix, id string) (string, error) {
-	if !identity.MatchString(id) {
+	if len(id) > maxIdentity || !identity.MatchString(id) {
 		return "", fmt.Errorf("ID %.150q: want letters, digits, underscores, dots and dashes", id)
 	}
 	return prefix + id[:min(short, len(id))], nil

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"sync"
 	"time"
 
 	"fairlead/internal/escape"
@@ -27,7 +28,9 @@ import (
 //go:embed layout.html
 var files embed.FS
 
-var templates = template.Must(template.New("").ParseFS(files, "*.html"))
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").ParseFS(files, "*.html"))
+})
 
 // Host examines the host. examine.Examiner implements it.
 type Host interface {
@@ -206,11 +209,11 @@ func (s *Site) Render(ctx context.Context, p Page, query url.Values) (r Rendered
 	}{Title: p.Title, Question: p.Question, Command: escape.Line(p.command(query)), Unread: v.unread}
 	top.State, top.StateClass = v.state()
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, "top", top); err != nil {
+	if err := templates().ExecuteTemplate(&b, "top", top); err != nil {
 		return r, fmt.Errorf("write page %s: %w", p.Title, err)
 	}
 	head := b.Len()
-	if err := templates.ExecuteTemplate(&b, "body", struct{ Sections []Section }{sections}); err != nil {
+	if err := templates().ExecuteTemplate(&b, "body", struct{ Sections []Section }{sections}); err != nil {
 		return r, fmt.Errorf("write page %s: %w", p.Title, err)
 	}
 	r.Etag = etag(b.Bytes())
@@ -285,7 +288,7 @@ func (s *Site) Whole(p Page, r Rendered) ([]byte, error) {
 		}
 	}
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, "layout", data); err != nil {
+	if err := templates().ExecuteTemplate(&b, "layout", data); err != nil {
 		return nil, fmt.Errorf("write page %s: %w", p.Title, err)
 	}
 	return b.Bytes(), nil

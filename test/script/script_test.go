@@ -210,7 +210,8 @@ func writeScript(dir, page string, lab laboratory) (int, error) {
 			if err != nil {
 				return 0, fmt.Errorf("%s:%d: %w", name, command.Line, err)
 			}
-			fmt.Fprintf(&session, "exec timeout %.0f sh -c '%s'\n", limit.Seconds(), strings.ReplaceAll(line, "'", "''"))
+			fmt.Fprintf(&session, "exec timeout %.0f sh -c '%s'\n", limit.Seconds(),
+				strings.ReplaceAll(line, "'", "''"))
 		}
 	}
 	files, err := script.Files(text)

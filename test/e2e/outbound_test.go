@@ -80,7 +80,7 @@ func TestOutboundWithTools(t *testing.T) {
 func TestPeers(t *testing.T) {
 	r := newRoom(t)
 	r.undisturbed("p.json", "lab", "run", "peer", "--workload", "tcp-bulk,tcp-crr,udp-query", "--rounds", "1",
-		"--duration", "100ms").expect(t, 0, nil)
+		"--duration", "50ms").expect(t, 0, nil)
 	got := decode(t, r.read("p.json"))
 	counters := map[string]string{"docker:publish peer": "conntrack", "docker:publish other-network": "conntrack"}
 	for _, client := range []string{" peer", " other-network"} {

@@ -193,7 +193,7 @@ func (r *room) until(what string, reached func([]descendant) bool) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("timeout while waiting until %s; processes: %s", what, fmt.Sprint(r.processes()))
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // each look reads all processes of the machine
 	}
 }
 

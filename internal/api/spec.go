@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
@@ -70,7 +71,13 @@ type Mistake struct {
 type Mistakes []Mistake
 
 // Error returns one line per mistake.
-func (m Mistakes) Error() string { return fmt.Sprint(errors.Join(m.Unwrap()...)) }
+func (m Mistakes) Error() string {
+	var lines []string
+	for _, one := range m.Unwrap() {
+		lines = append(lines, one.Error())
+	}
+	return strings.Join(lines, "\n")
+}
 
 // Unwrap returns one error per mistake.
 func (m Mistakes) Unwrap() []error {

@@ -44,7 +44,13 @@ type Mistake struct {
 type Mistakes []Mistake
 
 // Error writes one mistake per line, as FILE:LINE: FIELD: TEXT.
-func (m Mistakes) Error() string { return fmt.Sprint(errors.Join(m.Unwrap()...)) }
+func (m Mistakes) Error() string {
+	var lines []string
+	for _, one := range m.Unwrap() {
+		lines = append(lines, one.Error())
+	}
+	return strings.Join(lines, "\n")
+}
 
 // Unwrap returns one error per mistake.
 func (m Mistakes) Unwrap() []error {

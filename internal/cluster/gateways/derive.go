@@ -36,7 +36,7 @@ func (d *Deriver) Derive(s kv.Snapshot) (*model.ClusterGateway, []string) {
 		return nil, nil
 	}
 	c := &model.ClusterGateway{}
-	placed, left := 0, maxExpressions
+	all, placed, left := c.Config.Objects(), 0, maxExpressions
 	for _, key := range slices.Sorted(maps.Keys(d.objects)) {
 		o := d.objects[key]
 		if o.err == nil && placed == maxObjects {
@@ -50,7 +50,7 @@ func (d *Deriver) Derive(s kv.Snapshot) (*model.ClusterGateway, []string) {
 			c.Problems = append(c.Problems, o.problem(o.err.Error(), false))
 			continue
 		}
-		o.put(&c.Config)
+		o.put(all)
 		placed, left = placed+1, left-o.size
 	}
 	v := newServers(s, d.node)
@@ -78,7 +78,7 @@ func (d *Deriver) read(s kv.Snapshot) {
 func (d *Deriver) sized(o object) object {
 	if o.err == nil {
 		var c gateway.Config
-		o.put(&c)
+		o.put(c.Objects())
 		o.size = d.size(c)
 	}
 	return o

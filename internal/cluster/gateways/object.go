@@ -25,76 +25,39 @@ const (
 	maxExpressions = 100 * expression.MaxSize
 )
 
-// kind is a kind of objects.
+// kind is a kind of objects. section is the place of its objects in a file in lower case, name what problems call it,
+// and index that in gateway.Config.Objects.
 type kind struct {
-	// section is the place of its objects in a file in lower case, name what problems call it.
 	section, name string
-	// put decodes an object strictly, checks it, and returns what puts it into a configuration.
-	put func(name string, text []byte) (func(*gateway.Config), error)
+	index         int
 }
 
-// kinds are those that a cluster has. Certificates and stores are those of each host.
-var kinds = []kind{
-	kindOf("http.routers", "router", noCheck[gateway.Router],
-		func(c *gateway.Config) *map[string]*gateway.Router { return &c.HTTP.Routers }),
-	kindOf("http.middlewares", "middleware", noCheck[gateway.Middleware],
-		func(c *gateway.Config) *map[string]*gateway.Middleware { return &c.HTTP.Middlewares }),
-	kindOf("http.services", "service", checkService,
-		func(c *gateway.Config) *map[string]*gateway.Service { return &c.HTTP.Services }),
-	kindOf("http.serverstransports", "transport", noCheck[gateway.ServersTransport],
-		func(c *gateway.Config) *map[string]*gateway.ServersTransport { return &c.HTTP.ServersTransports }),
-	kindOf("tcp.routers", "TCP router", noCheck[gateway.TCPRouter],
-		func(c *gateway.Config) *map[string]*gateway.TCPRouter { return &c.TCP.Routers }),
-	kindOf("tcp.middlewares", "TCP middleware", noCheck[gateway.TCPMiddleware],
-		func(c *gateway.Config) *map[string]*gateway.TCPMiddleware { return &c.TCP.Middlewares }),
-	kindOf("tcp.services", "TCP service", checkTCPService,
-		func(c *gateway.Config) *map[string]*gateway.TCPService { return &c.TCP.Services }),
-	kindOf("tcp.serverstransports", "TCP transport", noCheck[gateway.TCPServersTransport],
-		func(c *gateway.Config) *map[string]*gateway.TCPServersTransport { return &c.TCP.ServersTransports }),
-	kindOf("udp.routers", "UDP router", noCheck[gateway.UDPRouter],
-		func(c *gateway.Config) *map[string]*gateway.UDPRouter { return &c.UDP.Routers }),
-	kindOf("udp.services", "UDP service", checkUDPService,
-		func(c *gateway.Config) *map[string]*gateway.UDPService { return &c.UDP.Services }),
-	kindOf("tls.options", "TLS options", noCheck[gateway.TLSOptions],
-		func(c *gateway.Config) *map[string]*gateway.TLSOptions { return &c.TLS.Options }),
-}
-
-func kindOf[T any](section, name string, check func(*T) error, of func(*gateway.Config) *map[string]*T) kind {
-	return kind{section, name, func(name string, text []byte) (func(*gateway.Config), error) {
-		value := new(T)
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		err := decoder.Decode(value)
-		if err == nil {
-			err = gateway.OneKind(value)
-		}
-		if err == nil {
-			err = noFiles(value)
-		}
-		if err == nil {
-			err = check(value)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return func(c *gateway.Config) {
-			all := of(c)
-			if *all == nil {
-				*all = map[string]*T{}
-			}
-			(*all)[name] = value
-		}, nil
-	}}
-}
-
-// kindIn returns the kind of a section.
+// kindIn returns the kind of a section. Certificates and stores are those of each host.
 func kindIn(section string) (kind, bool) {
-	for _, k := range kinds {
-		if k.section == section {
-			return k, true
+	for i, all := range new(gateway.Config).Objects() {
+		switch {
+		case all.Section() != section || section == "tls.stores":
+		case section == "tls.options":
+			return kind{section, "TLS options", i}, true
+		default:
+			return kind{section, all.Kind(), i}, true
 		}
 	}
 	return kind{}, false
+}
+
+// decode decodes an object strictly, and checks it.
+func (k kind) decode(text []byte) (any, error) {
+	value := new(gateway.Config).Objects()[k.index].New()
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(value)
+	for _, check := range []func(any) error{gateway.OneKind, noFiles, checkService} {
+		if err == nil {
+			err = check(value)
+		}
+	}
+	return value, err
 }
 
 // object is an object that was read from its record.
@@ -103,8 +66,8 @@ type object struct {
 	kind  kind
 	name  string
 	set   string
-	// put is nil if the object cannot be used.
-	put func(*gateway.Config)
+	// value is a pointer to the object, which can be used if err is nil.
+	value any
 	// size is that of its regular expressions.
 	size int
 	err  error
@@ -133,13 +96,15 @@ func read(e kv.Entry) object {
 		err = checkName(k, o.name)
 	}
 	if err == nil {
-		o.put, err = k.put(o.name, r.Spec)
+		o.value, err = k.decode(r.Spec)
 	}
 	o.err = err
 	return o
 }
 
-// problem returns the problem of an object.
+// put adds the object to those of a configuration.
+func (o object) put(all []gateway.Objects) { all[o.kind.index].Put(o.name, o.value) }
+
 func (o object) problem(text string, warning bool) model.GatewayProblem {
 	return model.GatewayProblem{Kind: o.kind.name, Name: o.name, Text: text, Warning: warning}
 }
@@ -160,8 +125,6 @@ func checkName(k kind, name string) error {
 	return nil
 }
 
-func noCheck[T any](*T) error { return nil }
-
 // noFiles returns an error for an object that names a file: a daemon would read it as root for any node.
 func noFiles(value any) error {
 	for _, name := range gateway.Files(value) {
@@ -171,8 +134,21 @@ func noFiles(value any) error {
 	return nil
 }
 
-func checkService(s *gateway.Service) error {
-	for _, one := range s.Servers() {
+// checkService checks the servers of a service, whatever its protocol is. Other objects have none.
+func checkService(value any) error {
+	switch s := value.(type) {
+	case *gateway.Service:
+		return checkHTTPServers(s.Servers())
+	case *gateway.TCPService:
+		return checkServers(s.Servers(), func(one gateway.TCPServer) string { return one.Address })
+	case *gateway.UDPService:
+		return checkServers(s.Servers(), func(one gateway.UDPServer) string { return one.Address })
+	}
+	return nil
+}
+
+func checkHTTPServers(servers []gateway.Server) error {
+	for _, one := range servers {
 		err := one.Validate()
 		switch {
 		case err != nil:
@@ -186,14 +162,6 @@ func checkService(s *gateway.Service) error {
 		}
 	}
 	return nil
-}
-
-func checkTCPService(s *gateway.TCPService) error {
-	return checkServers(s.Servers(), func(one gateway.TCPServer) string { return one.Address })
-}
-
-func checkUDPService(s *gateway.UDPService) error {
-	return checkServers(s.Servers(), func(one gateway.UDPServer) string { return one.Address })
 }
 
 func checkServers[T interface {

@@ -145,10 +145,10 @@ func (d *declaration) compose(check func(gateway.Config) []model.GatewayProblem)
 		return
 	}
 	var all gateway.Config
-	count := len(d.want)
+	objects, count := all.Objects(), len(d.want)
 	for e := range d.snapshot.Under(record.Gateway) {
 		if o := read(e); o.err == nil && o.set != d.set {
-			o.put(&all)
+			o.put(objects)
 			count++
 		}
 	}
@@ -159,7 +159,7 @@ func (d *declaration) compose(check func(gateway.Config) []model.GatewayProblem)
 	}
 	own := map[[2]string]object{}
 	for _, o := range d.want {
-		o.put(&all)
+		o.put(objects)
 		own[[2]string{strings.ToLower(o.kind.name), o.name}] = o
 	}
 	c := model.ClusterGateway{Config: all}

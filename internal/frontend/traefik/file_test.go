@@ -1,8 +1,10 @@
 package traefik
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -220,7 +222,7 @@ func TestSectionsIgnoreCase(t *testing.T) {
 		t.Error(diff)
 	}
 	rules := ""
-	for _, name := range sortedNames(config.HTTP.Routers) {
+	for _, name := range slices.Sorted(maps.Keys(config.HTTP.Routers)) {
 		rules += name + "=" + config.HTTP.Routers[name].Rule + " "
 	}
 	if want := "a@file=r b@file=r c@file=r d@file=r e@file=other f@file=r "; rules != want {

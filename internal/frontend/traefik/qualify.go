@@ -17,17 +17,11 @@ func qualifyConfig(c *gateway.Config, provider string) {
 	referAll(c.TCP.Services, referTCPService, q.refer)
 	referAll(c.UDP.Routers, referUDPRouter, q.refer)
 	referAll(c.UDP.Services, referUDPService, q.refer)
-	renameAll(q, &c.HTTP.Routers)
-	renameAll(q, &c.HTTP.Services)
-	renameAll(q, &c.HTTP.Middlewares)
-	renameAll(q, &c.HTTP.ServersTransports)
-	renameAll(q, &c.TCP.Routers)
-	renameAll(q, &c.TCP.Services)
-	renameAll(q, &c.TCP.Middlewares)
-	renameAll(q, &c.TCP.ServersTransports)
-	renameAll(q, &c.UDP.Routers)
-	renameAll(q, &c.UDP.Services)
-	renameAll(q, &c.TLS.Options)
+	for _, all := range c.Objects() {
+		if all.Kind() != tlsStore {
+			all.Rename(q.own)
+		}
+	}
 	if options := c.TLS.Options[q.own("default")]; options != nil {
 		delete(c.TLS.Options, q.own("default"))
 		c.TLS.Options["default"] = options
@@ -79,15 +73,4 @@ func (q qualifier) refer(kind string, name *string) {
 		return
 	}
 	q.name(name)
-}
-
-func renameAll[T any](q qualifier, objects *map[string]*T) {
-	if *objects == nil {
-		return
-	}
-	renamed := make(map[string]*T, len(*objects))
-	for name, v := range *objects {
-		renamed[q.own(name)] = v
-	}
-	*objects = renamed
 }

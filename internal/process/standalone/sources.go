@@ -71,38 +71,26 @@ type joiner struct {
 // add adds the configuration of a provider.
 func (j *joiner) add(name string, from model.Config) {
 	to := j.all
-	merge(j, name, "router", &to.HTTP.Routers, from.HTTP.Routers)
-	merge(j, name, "service", &to.HTTP.Services, from.HTTP.Services)
-	merge(j, name, "middleware", &to.HTTP.Middlewares, from.HTTP.Middlewares)
-	merge(j, name, "transport", &to.HTTP.ServersTransports, from.HTTP.ServersTransports)
-	merge(j, name, "TCP router", &to.TCP.Routers, from.TCP.Routers)
-	merge(j, name, "TCP service", &to.TCP.Services, from.TCP.Services)
-	merge(j, name, "TCP middleware", &to.TCP.Middlewares, from.TCP.Middlewares)
-	merge(j, name, "TCP transport", &to.TCP.ServersTransports, from.TCP.ServersTransports)
-	merge(j, name, "UDP router", &to.UDP.Routers, from.UDP.Routers)
-	merge(j, name, "UDP service", &to.UDP.Services, from.UDP.Services)
-	merge(j, name, "tls options", &to.TLS.Options, from.TLS.Options)
-	merge(j, name, "tls store", &to.TLS.Stores, from.TLS.Stores)
+	have := to.Objects()
+	for i, all := range from.Objects() {
+		for object, value := range all.All() {
+			j.merge(name, have[i], object, value)
+		}
+	}
 	to.TLS.Certificates = append(to.TLS.Certificates, from.TLS.Certificates...)
 	to.Renamed = append(to.Renamed, from.Renamed...)
 }
 
-func merge[T any](j *joiner, provider, kind string, to *map[string]*T, from map[string]*T) {
-	if *to == nil {
-		*to = map[string]*T{}
-	}
-	for name, value := range from {
-		object := kind + " " + name
-		have := (*to)[name]
-		if have == nil {
-			(*to)[name], j.owners[object] = value, provider
-			continue
-		}
-		if !reflect.DeepEqual(have, value) {
-			j.lost = append(j.lost, traefik.Problem{Object: object, Source: "provider " + provider, Warning: true,
-				Text: fmt.Sprintf("it is already defined with other settings by the provider %s, whose definition stays: "+
-					"define it in one of them", j.owners[object])})
-		}
+func (j *joiner) merge(provider string, to model.Objects, name string, value any) {
+	object := to.Kind() + " " + name
+	switch have := to.Get(name); {
+	case have == nil:
+		to.Put(name, value)
+		j.owners[object] = provider
+	case !reflect.DeepEqual(have, value):
+		j.lost = append(j.lost, traefik.Problem{Object: object, Source: "provider " + provider, Warning: true,
+			Text: fmt.Sprintf("it is already defined with other settings by the provider %s, whose definition stays: "+
+				"define it in one of them", j.owners[object])})
 	}
 }
 

@@ -77,89 +77,83 @@ func (b *builder) completeHTTP() {
 			}()
 		}
 	}
-	needed := false
-	for _, name := range slices.Sorted(maps.Keys(c.Routers)) {
-		r := c.Routers[name]
-		object := b.object(router, name)
-		if !b.completeRule(object, &r.Rule) || !b.onlyService(object, &r.Service, services) {
-			delete(c.Routers, name)
-			continue
-		}
-		needed = needed || strings.TrimSuffix(r.Service, "@docker") == base
-	}
-	if len(b.declared("http", "services")) == 0 {
-		c.Services = map[string]*gateway.Service{base: {LoadBalancer: &gateway.LoadBalancer{}}}
-		defer b.mute(!needed)()
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
-		s := c.Services[name]
-		object := b.object(service, name)
-		if !b.usable(object, b.httpServer(object, s.LoadBalancer)) {
-			delete(c.Services, name)
-		}
-	}
+	needed := completeRouters(b, router, c.Routers, func(_, object string, r *gateway.Router) (string, bool) {
+		ok := b.completeRule(object, &r.Rule) && b.onlyService(object, &r.Service, services)
+		return r.Service, ok
+	})
+	completeServices(b, "http", service, &c.Services, gateway.Service{LoadBalancer: &gateway.LoadBalancer{}}, needed,
+		func(object string, s *gateway.Service) error { return b.httpServer(object, s.LoadBalancer) })
 }
 
 func (b *builder) completeTCP() {
-	c, base := &b.config.TCP, b.container.baseName()
+	c := &b.config.TCP
 	services := b.services("tcp")
-	needed := false
-	for _, name := range slices.Sorted(maps.Keys(c.Routers)) {
-		r := c.Routers[name]
-		object := b.object(tcpRouter, name)
+	needed := completeRouters(b, tcpRouter, c.Routers, func(name, object string, r *gateway.TCPRouter) (string, bool) {
 		if r.Rule == "" {
 			b.fail(object, "it has no rule: add the label traefik.tcp.routers.%s.rule=HostSNI(`NAME`)", name)
-			delete(c.Routers, name)
-		} else if !b.onlyService(object, &r.Service, services) {
-			delete(c.Routers, name)
-		} else {
-			needed = needed || strings.TrimSuffix(r.Service, "@docker") == base
+			return "", false
 		}
-	}
-	if len(b.declared("tcp", "services")) == 0 {
-		c.Services = map[string]*gateway.TCPService{base: {LoadBalancer: &gateway.TCPLoadBalancer{}}}
-		defer b.mute(!needed)()
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
-		s := c.Services[name]
-		object, lb := b.object(tcpService, name), s.LoadBalancer
-		servers, err := fillServer(b, lb.Servers, func(server *gateway.TCPServer) (err error) {
-			server.Address, err = b.locate(object).serverAddress(server.Port, "tcp")
-			server.Port = ""
+		ok := b.onlyService(object, &r.Service, services)
+		return r.Service, ok
+	})
+	completeServices(b, "tcp", tcpService, &c.Services, gateway.TCPService{LoadBalancer: &gateway.TCPLoadBalancer{}},
+		needed, func(object string, s *gateway.TCPService) (err error) {
+			lb := s.LoadBalancer
+			lb.Servers, err = fillServer(b, lb.Servers, func(server *gateway.TCPServer) (err error) {
+				server.Address, err = b.locate(object).serverAddress(server.Port, "tcp")
+				server.Port = ""
+				return err
+			})
 			return err
 		})
-		if lb.Servers = servers; !b.usable(object, err) {
-			delete(c.Services, name)
-		}
-	}
 }
 
 func (b *builder) completeUDP() {
-	c, base := &b.config.UDP, b.container.baseName()
+	c := &b.config.UDP
 	services := b.services("udp")
-	needed := false
-	for _, name := range slices.Sorted(maps.Keys(c.Routers)) {
-		r := c.Routers[name]
-		if !b.onlyService(b.object(udpRouter, name), &r.Service, services) {
-			delete(c.Routers, name)
-			continue
-		}
-		needed = needed || strings.TrimSuffix(r.Service, "@docker") == base
-	}
-	if len(b.declared("udp", "services")) == 0 {
-		c.Services = map[string]*gateway.UDPService{base: {LoadBalancer: &gateway.UDPLoadBalancer{}}}
-		defer b.mute(!needed)()
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
-		s := c.Services[name]
-		object, lb := b.object(udpService, name), s.LoadBalancer
-		servers, err := fillServer(b, lb.Servers, func(server *gateway.UDPServer) (err error) {
-			server.Address, err = b.locate(object).serverAddress(server.Port, "udp")
-			server.Port = ""
+	needed := completeRouters(b, udpRouter, c.Routers, func(_, object string, r *gateway.UDPRouter) (string, bool) {
+		ok := b.onlyService(object, &r.Service, services)
+		return r.Service, ok
+	})
+	completeServices(b, "udp", udpService, &c.Services, gateway.UDPService{LoadBalancer: &gateway.UDPLoadBalancer{}},
+		needed, func(object string, s *gateway.UDPService) (err error) {
+			lb := s.LoadBalancer
+			lb.Servers, err = fillServer(b, lb.Servers, func(server *gateway.UDPServer) (err error) {
+				server.Address, err = b.locate(object).serverAddress(server.Port, "udp")
+				server.Port = ""
+				return err
+			})
 			return err
 		})
-		if lb.Servers = servers; !b.usable(object, err) {
-			delete(c.Services, name)
+}
+
+// completeRouters removes the routers that the function cannot complete. It reports whether one of the others needs the
+// default service. The function returns the service of a router.
+func completeRouters[R any](b *builder, kind string, all map[string]*R,
+	complete func(name, object string, r *R) (service string, ok bool)) (needed bool) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		service, ok := complete(name, b.object(kind, name), all[name])
+		if !ok {
+			delete(all, name)
+			continue
+		}
+		needed = needed || strings.TrimSuffix(service, "@docker") == b.container.baseName()
+	}
+	return needed
+}
+
+// completeServices adds the default service if labels define none, and removes the services whose server cannot be
+// filled.
+func completeServices[S any](b *builder, section, kind string, all *map[string]*S, byDefault S, needed bool,
+	fill func(object string, s *S) error) {
+	if len(b.declared(section, "services")) == 0 {
+		*all = map[string]*S{b.container.baseName(): &byDefault}
+		defer b.mute(!needed)()
+	}
+	for _, name := range slices.Sorted(maps.Keys(*all)) {
+		object := b.object(kind, name)
+		if !b.usable(object, fill(object, (*all)[name])) {
+			delete(*all, name)
 		}
 	}
 }

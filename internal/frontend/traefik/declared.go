@@ -1,7 +1,6 @@
 package traefik
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,25 +89,14 @@ func (d *declared) certificates(c gateway.TLS) {
 }
 
 // QualifiedAs returns a copy of a declared configuration in which all names are NAME@PROVIDER.
-func QualifiedAs(provider string, c gateway.Config) (gateway.Config, error) {
-	text, err := json.Marshal(c)
-	var copied gateway.Config
-	if err == nil {
-		err = json.Unmarshal(text, &copied)
-	}
-	if err != nil {
-		return copied, fmt.Errorf("copy the configuration: %w", err)
-	}
-	qualifyConfig(&copied, provider)
-	return copied, nil
+func QualifiedAs(provider string, c gateway.Config) gateway.Config {
+	copied := gateway.Clone(&c)
+	qualifyConfig(copied, provider)
+	return *copied
 }
 
 // Qualified returns copies of declared values in which all names are NAME@file.
-func Qualified(s gateway.Static, c gateway.Config) (gateway.Static, gateway.Config, error) {
-	copied, err := QualifiedAs("file", c)
-	if err != nil {
-		return s, copied, err
-	}
+func Qualified(s gateway.Static, c gateway.Config) (gateway.Static, gateway.Config) {
 	q := qualifier("file")
 	s.EntryPoints = slices.Clone(s.EntryPoints)
 	for i := range s.EntryPoints {
@@ -121,5 +109,5 @@ func Qualified(s gateway.Static, c gateway.Config) (gateway.Static, gateway.Conf
 			e.TLS = &tls
 		}
 	}
-	return s, copied, nil
+	return s, QualifiedAs("file", c)
 }

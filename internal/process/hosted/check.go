@@ -30,10 +30,7 @@ type Checked struct {
 // NewChecked checks a declared gateway. It opens no listener; it reads the files of
 // certificates and users.
 func NewChecked(g model.Gateway) (*Checked, error) {
-	static, config, err := traefik.Qualified(g.Static, g.Config)
-	if err != nil {
-		return nil, err
-	}
+	static, config := traefik.Qualified(g.Static, g.Config)
 	withoutSelectors(&config)
 	checking, err := gateway.Checking(static, &config, nil)
 	return &Checked{checking, g, acme.Check(&config, static)}, err

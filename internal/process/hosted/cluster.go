@@ -15,19 +15,16 @@ import (
 )
 
 // setCluster makes the objects of the cluster one of the sources.
-func (r *Runner) setCluster(c *model.ClusterGateway) error {
+func (r *Runner) setCluster(c *model.ClusterGateway) {
 	if c.Equal(r.cluster) {
-		return nil
+		return
 	}
 	if c == nil {
 		r.cluster = nil
 		delete(r.sources, fromCluster)
-		return nil
+		return
 	}
-	config, err := traefik.QualifiedAs(fromCluster, c.Config)
-	if err != nil {
-		return err
-	}
+	config := traefik.QualifiedAs(fromCluster, c.Config)
 	r.cluster = c
 	var problems []traefik.Problem
 	for _, p := range c.Problems {
@@ -41,7 +38,6 @@ func (r *Runner) setCluster(c *model.ClusterGateway) error {
 	before := r.sources[fromCluster].Config()
 	standalone.Reuse(&config, &before)
 	r.sources[fromCluster] = standalone.NewSource(config, problems)
-	return nil
 }
 
 // ofHosts is the reason of an object that refers to one that each host declares on its own.
@@ -50,10 +46,7 @@ var ofHosts = regexp.MustCompile(`@(` + strings.Join(values.ProviderNames(), "|"
 // CheckCluster returns what no host can use of the objects of a cluster. It does not report what hosts
 // differ in: entry points, resolvers, objects of files and containers.
 func CheckCluster(c values.Config) (problems []model.GatewayProblem) {
-	config, err := traefik.QualifiedAs(fromCluster, c)
-	if err != nil {
-		return []model.GatewayProblem{{Text: err.Error()}}
-	}
+	config := traefik.QualifiedAs(fromCluster, c)
 	withoutSelectors(&config)
 	checking, err := gateway.Checking(anyHost(config), &config, nil)
 	if err != nil {

@@ -110,17 +110,12 @@ func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
 	if g == nil {
 		return r.stop()
 	}
-	static, config, err := traefik.Qualified(g.Static, g.Config)
-	if err != nil {
-		return err
-	}
+	static, config := traefik.Qualified(g.Static, g.Config)
 	static.Resolvers = r.withStorages(static.Resolvers)
 	standalone.Reuse(&config, &r.declared)
 	r.declared = config
 	r.sources[fromFiles] = standalone.NewSource(config, nil)
-	if err := r.setCluster(g.Cluster); err != nil {
-		return err
-	}
+	r.setCluster(g.Cluster)
 	if err := r.followDocker(cmp.Or(static.Docker, static.Swarm)); err != nil {
 		return err
 	}

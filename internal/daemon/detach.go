@@ -84,7 +84,6 @@ func (d *Daemon) attachments(chosen func(model.Attachment) bool) []model.Attachm
 	return slices.DeleteFunc(all, func(a model.Attachment) bool { return !chosen(a) })
 }
 
-// names returns the names of the attachments.
 func names(all []model.Attachment) []string {
 	var list []string
 	for _, a := range all {

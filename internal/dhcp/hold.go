@@ -121,7 +121,6 @@ func keep(ctx context.Context, x exchanger, g grant, notify func(Lease)) (grant,
 	}
 }
 
-// ended reports whether the lease has ended.
 func (l Lease) ended(now time.Time) bool { return !l.Expires.IsZero() && !now.Before(l.Expires) }
 
 // step is the next step in the life of a lease.

@@ -51,7 +51,6 @@ func (d descendants) place(cmd *exec.Cmd) child.Place {
 	return child.Place{}
 }
 
-// kill kills all descendants.
 func (d descendants) kill() {
 	if d.group != nil {
 		_ = d.group.Kill()

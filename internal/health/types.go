@@ -30,7 +30,6 @@ func Types() []Type { return slices.Clone(types) }
 // Uses reports whether the type uses the setting.
 func (t Type) Uses(setting string) bool { return slices.Contains(t.Settings, setting) }
 
-// typeOf returns the type of that name.
 func typeOf(name model.CheckType) (Type, bool) {
 	i := slices.IndexFunc(types, func(t Type) bool { return t.Name == name })
 	if i < 0 {

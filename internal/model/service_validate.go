@@ -248,7 +248,6 @@ func (v VirtualService) validateReal(r RealServer) error {
 	return nil
 }
 
-// onlyPort reports whether the service has only this port.
 func (v VirtualService) onlyPort(port uint16) bool {
 	return len(v.Ports) == 1 && v.Ports[0] == Port(port)
 }

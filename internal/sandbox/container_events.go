@@ -82,7 +82,6 @@ func (f Finder) FollowContainers(ctx context.Context, notify func(ContainerEvent
 	all.Wait()
 }
 
-// names returns the names of the endpoint of a container.
 func names(e dockerapi.Endpoint, container string) []string {
 	all := slices.Concat([]string{container}, e.Aliases, e.DNSNames)
 	slices.Sort(all)

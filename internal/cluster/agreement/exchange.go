@@ -88,7 +88,6 @@ func (a *Agreement) exchange(ctx context.Context, own, sent Report) {
 	all.Wait()
 }
 
-// servicesIn returns the services of the reports.
 func servicesIn(reports ...Report) []string {
 	all := map[string]bool{}
 	for _, r := range reports {

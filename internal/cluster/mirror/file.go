@@ -137,7 +137,6 @@ func values(tx *bbolt.Tx) (state map[string][]byte, entries []kv.Entry, err erro
 	return state, entries, err
 }
 
-// each calls f for each value of a table.
 func each(tx *bbolt.Tx, table []byte, f func(key, content []byte) error) error {
 	b := tx.Bucket(table)
 	if b == nil {

@@ -11,7 +11,6 @@ import (
 	"fairlead/internal/proxy"
 )
 
-// addFlows adds to the number of all flows.
 func addFlows(p *api.PublishStats, n uint64) { p.Flows = plus(p.Flows, n) }
 
 // addLive adds to the number of open flows.

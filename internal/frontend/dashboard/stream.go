@@ -47,7 +47,6 @@ func (s *streams) init() {
 	s.shared = map[string]*shared{}
 }
 
-// end ends all streams.
 func (s *streams) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,7 +68,6 @@ func (i *Imported) done(lines map[string]int) Imported {
 // maxLines is the maximum number of lines that are read.
 const maxLines = 1 << 16
 
-// linesOf returns the lines of a text.
 func linesOf(text []byte) []string {
 	var all []string
 	for line := range bytes.Lines(text) {

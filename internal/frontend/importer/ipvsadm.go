@@ -218,7 +218,6 @@ func (i *Imported) frontend(r rule) (key string, v model.VirtualService, ok bool
 	return "", v, false
 }
 
-// options imports the options of a service.
 func (i *Imported) options(r rule, v *model.VirtualService) {
 	v.Scheduler = model.WeightedLeastConnection // ipvsadm's default
 	if name := r.options["-s"]; name != "" {

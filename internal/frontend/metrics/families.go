@@ -64,7 +64,6 @@ func (f *families) add(m Metric, value float64, labels []*dto.LabelPair) {
 	to.Metric = append(to.Metric, &s.metric)
 }
 
-// labels returns pairs of names and values.
 func (f *families) labels(names []string, values ...string) []*dto.LabelPair {
 	all := make([]*dto.LabelPair, 0, len(names)+1)
 	for i := range values {

@@ -140,7 +140,6 @@ func (s *FileSet) fail(now map[string]string, at time.Time) {
 	s.failures = failures
 }
 
-// read reads one file.
 func (s *FileSet) read(path string, root int, now time.Time) {
 	f := s.files[path]
 	if f == nil {
@@ -252,7 +251,6 @@ func (s *FileSet) sorted() []string {
 	})
 }
 
-// found returns the problems of the file.
 func (f *file) found(path string) []Problem {
 	switch {
 	case f.failure.text == "":

@@ -90,7 +90,6 @@ func (o *object) fullName(k key) string {
 	return k.name + "." + by.inName() + "." + container.inName() + "@docker"
 }
 
-// last returns the definition of the last deployment.
 func (o *object) last() *definition { return slices.MaxFunc(o.definitions, byDeployment) }
 
 // byDeployment orders the definitions of one project: that of a ready container is greater, then that of

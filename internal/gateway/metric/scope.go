@@ -103,7 +103,6 @@ func (s *scope) remove(name string, gone func(class) bool) {
 	}
 }
 
-// objectLabels are the values of the labels that name the object.
 func (s *scope) objectLabels(name string, c class) []string {
 	if len(s.names) == 1 {
 		return []string{name}

@@ -58,7 +58,6 @@ func (d descriptors) open(wanted []model.EntryPoint) (descriptors, error) {
 	return all, nil
 }
 
-// namesOf returns the names of the sockets of an entry point.
 func namesOf(e model.EntryPoint) (names []socketName) {
 	udp := strings.HasSuffix(e.Address, "/udp")
 	if !udp {

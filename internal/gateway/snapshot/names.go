@@ -28,7 +28,6 @@ func NewNames() *Names {
 		Options: hosttls.Options{Configs: map[string]*tls.Config{}, SNIStrict: map[string]bool{}}}
 }
 
-// certificate returns the certificate for the name.
 func (n *Names) certificate(name string) *tls.Certificate {
 	name = rule.CanonicalHost(name)
 	if c := n.Certificates[name]; c != nil {

@@ -143,7 +143,6 @@ func serviceTable(v *Visit, all []api.ServiceView) table.Table {
 		}}
 }
 
-// service is the page of one service.
 func service() Page {
 	return Page{Path: "service", Title: "Service", needs: hasDaemon, hidden: true,
 		Question: "All settings of a virtual service, its real servers, their last checks, and what happened to it.",

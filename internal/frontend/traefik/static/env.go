@@ -57,7 +57,6 @@ func isIgnoredRoot(name string) bool {
 	return false
 }
 
-// variableName returns the variable of a key.
 func variableName(key string) string {
 	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "[", "_", "]", "").Replace(key))
 }

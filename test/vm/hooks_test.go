@@ -8,7 +8,8 @@ import (
 
 // TestLegacyFrames writes tables of legacy ebtables, which the host's kernel may lack, and reads them.
 func TestLegacyFrames(t *testing.T) {
-	o := forNewer.run(t, slices.Concat(networking, []string{"ebtables", "ebtable_broute", "ebtable_filter", "ebtable_nat"}),
+	modules := []string{"ebtables", "ebtable_broute", "ebtable_filter", "ebtable_nat"}
+	o := forNewer.run(t, slices.Concat(networking, modules),
 		[]string{"ip", "sh"}, Task{"fairlead/internal/kernel/nft", []string{"-test.run=^TestLegacyFrames$"}})
 	if o.Err != nil || strings.Contains(o.Said, "no_ebtables") {
 		t.Fatalf("%v\n%s", o.Err, o.Said)

@@ -131,7 +131,8 @@ func (h *Healer) bypassing() time.Duration {
 // findOutbound finds out what the host's rules say about the networks of a state and the paths
 // of their packets. It reads the rules without the mutex of the state, for as long as patience
 // while they change.
-func (h *Healer) findOutbound(w model.Desired, patience time.Duration) (f networks.Finding, paths []rules.Path, took time.Duration) {
+func (h *Healer) findOutbound(w model.Desired, patience time.Duration) (f networks.Finding, paths []rules.Path,
+	took time.Duration) {
 	h.state.Lock()
 	f.Names, paths = h.cfg.Networks.AutoPaths(w)
 	h.state.Unlock()
@@ -142,7 +143,8 @@ func (h *Healer) findOutbound(w model.Desired, patience time.Duration) (f networ
 	began := time.Now()
 	why, err := h.cfg.Deciders(paths, patience)
 	if err != nil {
-		why = slices.Repeat([]rules.Reason{{Text: "the rules of the host could not be read: " + err.Error()}}, len(paths))
+		unread := rules.Reason{Text: "the rules of the host could not be read: " + err.Error()}
+		why = slices.Repeat([]rules.Reason{unread}, len(paths))
 	}
 	for _, r := range why {
 		f.Why, f.Until = append(f.Why, r.Text), rules.Earlier(f.Until, r.Until)

@@ -71,8 +71,8 @@ func TestHookPrograms(t *testing.T) {
 	} {
 		var l link.Link
 		if err := ns.Do(func() (err error) {
-			l, err = link.AttachNetfilter(link.NetfilterOptions{Program: program, ProtocolFamily: c.family, Hook: c.hook,
-				Priority: -10})
+			l, err = link.AttachNetfilter(link.NetfilterOptions{Program: program, ProtocolFamily: c.family,
+				Hook: c.hook, Priority: -10})
 			return err
 		}); err != nil {
 			t.Fatalf("%s: %v", c.name, err)

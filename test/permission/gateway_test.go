@@ -134,10 +134,7 @@ func TestRecordsOfAGateway(t *testing.T) {
 	}
 	c.watch()
 	got, _ := gateways.NewDeriver("a", hosted.SizeOfExpressions).Derive(kv.NewTable(1, entries))
-	config, err := traefik.QualifiedAs("cluster", got.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := traefik.QualifiedAs("cluster", got.Config)
 	if len(config.HTTP.Middlewares) < 100 || len(got.Problems) < 10 {
 		t.Errorf("%d middlewares and %d problems: the records were not read", len(config.HTTP.Middlewares),
 			len(got.Problems))

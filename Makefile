@@ -23,7 +23,7 @@ COMMIT    ?= $(shell git describe --always --abbrev=12 --exclude='*' --dirty 2>/
 LAB_SUITE ?= quick
 LAB_FLAGS ?=
 BENCH     ?= .
-# The packages that take longest come first, in this order: three packages are tested at a time (test/run), and the
+# The packages that take longest come first, in this order: four packages are tested at a time (test/run), and the
 # last ones should be short. test/vm has the CPU time that the others leave.
 TEST      ?= ./test/vm ./test/e2e ./test/script ./test/docker ./test/newmachine ./internal/engine ./test/gateway \
 	./test/cluster ./test/release ./internal/daemon ./internal/kernel/ebpf ./test/overlay ./test/arch ./test/balance \

@@ -93,7 +93,7 @@ func (m Machine) cards() []string {
 // guest's clock, which is slower while the guest is busy. A test that hangs is reported with its
 // stack; a machine that hangs is only ended.
 const (
-	limit     = 45 * time.Minute
+	limit     = 70 * time.Minute
 	testLimit = 5 * time.Minute
 )
 
@@ -187,14 +187,14 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var serial bytes.Buffer
-	// The guest's clock counts instructions, so a low priority changes no result. Tests of other
+	// The guest's clock counts instructions, so the lowest priority changes no result. Tests of other
 	// packages are timed by the host's clock, and go first.
 	a := m.Kernel.arch
 	parameters := a.append
 	if !m.Hardened {
 		parameters += " " + unhardened
 	}
-	cmd := exec.Command("nice", append([]string{"-n", "5", a.emulator}, a.cpu...)...)
+	cmd := exec.Command("nice", append([]string{"-n", "19", a.emulator}, a.cpu...)...)
 	cmd.Args = append(cmd.Args, "-accel", "tcg", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm", "-m", "3G",
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-kernel", m.Kernel.Image, "-initrd", file,

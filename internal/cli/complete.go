@@ -63,8 +63,9 @@ func completeFlags(c *cobra.Command) {
 
 // labValues are the values of the flags of `fairlead lab run`.
 func labValues() map[string][]string {
-	return map[string][]string{"workload": measure.WorkloadNames(), "baseline": measure.PathNames(), "with": tool.Names(),
-		"client": {"remote", "local", "peer"}, "family": {fmt.Sprint(int(result.IPv4)), fmt.Sprint(int(result.IPv6))}}
+	families := []string{fmt.Sprint(int(result.IPv4)), fmt.Sprint(int(result.IPv6))}
+	return map[string][]string{"workload": measure.WorkloadNames(), "baseline": measure.PathNames(),
+		"with": tool.Names(), "client": {"remote", "local", "peer"}, "family": families}
 }
 
 // argumentCompletions returns the completions of commands' arguments, each as a function of

@@ -27,7 +27,9 @@ func NewList(a *command.App) *cobra.Command {
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			show := func(all []api.View) error { return printAttachments(r, c.Context(), all) }
-			ask := func(ctx context.Context, client *admin.Client) ([]api.View, error) { return client.Attachments(ctx) }
+			ask := func(ctx context.Context, client *admin.Client) ([]api.View, error) {
+				return client.Attachments(ctx)
+			}
 			return command.Show(c.Context(), r, ask, show, func(w model.Desired) error { return show(stored.Views(w)) })
 		},
 	}

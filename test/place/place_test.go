@@ -99,9 +99,17 @@ func TestUnchanged(t *testing.T) {
 	ns := kerneltest.Netns(t)
 	before := place.Snapshot(t, ns.Do)
 	place.Unchanged(t, ns.Do, before)
-	for _, add := range []string{"ip link add fl0 type bridge", "ip route add blackhole 192.0.2.0/24",
-		"nft add table inet fairlead",
-		"sysctl -qw net.ipv4.ip_forward=1"} {
+	for _, add := range []string{
+		"ip link add fl0 type bridge", "ip link set fl0 mtu 1400", "ip addr add 192.0.2.1/32 dev fl0",
+		"ip addr add 2001:db8::1/128 dev fl0",
+		"ip route add blackhole 198.51.100.0/24", "ip route add unreachable 2001:db8:1::/64",
+		"ip route add broadcast 198.51.100.1 dev lo table local", "ip rule add from 192.0.2.0/24 lookup 7",
+		"ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev fl0 nud permanent",
+		"ip neigh add 2001:db8::2 lladdr 02:00:00:00:00:02 dev fl0 nud permanent",
+		"ip neigh add proxy 192.0.2.3 dev fl0", "ip neigh add proxy 2001:db8::3 dev fl0",
+		"bridge fdb add 02:00:00:00:00:04 dev fl0 self", "nft add table inet fairlead",
+		"sysctl -qw net.ipv4.ip_forward=1", "sysctl -qw net.ipv6.conf.all.forwarding=1",
+		"sysctl -qw net.ipv4.conf.all.rp_filter=2"} {
 		shell.Run(t, ns.Do, add)
 		now := place.Snapshot(t, ns.Do)
 		if now == before {

@@ -40,6 +40,26 @@ func TestDecidersOfLegacyTables(t *testing.T) {
 	decides("tables without rules, and no programs", "iptables-legacy-save is not installed to read them")
 }
 
+// TestDecidersOfNftables: rules as the kernel returns them.
+func TestDecidersOfNftables(t *testing.T) {
+	h := openTestHost(t)
+	h.run(t, "sh", "-ec", "ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
+	path := rules.Path{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net"}
+	for _, c := range []struct{ name, rule, want string }{
+		{"a smaller MSS", "tcp flags syn tcp option maxseg size set rt mtu", "may have the effect other"},
+		{"a TCP option is removed", "reset tcp option sack-perm", "may have the effect other"},
+		{"a TCP option is compared", "tcp option maxseg size 1-500 drop", "may have the effect drop"},
+		{"a TCP option is counted", "tcp option maxseg size 1-500 counter", ""},
+	} {
+		h.run(t, "nft", "flush ruleset; add table ip o; add chain ip o c { type filter hook forward priority mangle; }; "+
+			"add rule ip o c "+c.rule)
+		why, err := h.Deciders([]rules.Path{path}, 0)
+		if err != nil || (why[0].Text == "") != (c.want == "") || !strings.Contains(why[0].Text, c.want) {
+			t.Errorf("%s: %q, %v, want %q", c.name, why, err, c.want)
+		}
+	}
+}
+
 // BenchmarkUnreported polls a host without tables of legacy iptables, and one with 1,000 rules in two.
 func BenchmarkUnreported(b *testing.B) {
 	for _, legacy := range []int{0, 1000} {

@@ -35,6 +35,7 @@ var libraryExpressions = map[string]func() expr.Any{
 	"flow_offload": func() expr.Any { return &expr.FlowOffload{} }, "reject": func() expr.Any { return &expr.Reject{} },
 	"masq": func() expr.Any { return &expr.Masq{} }, "hash": func() expr.Any { return &expr.Hash{} },
 	"synproxy": func() expr.Any { return &expr.SynProxy{} }, "fib": func() expr.Any { return &expr.Fib{} },
+	"exthdr": func() expr.Any { return &expr.Exthdr{} },
 }
 
 // decodeExpression decodes one expression: its name and its attributes.

@@ -44,7 +44,7 @@ func (d *decoder) opaque(name string) {
 	case "dup", "last": // these only copy or count packets
 	case "fwd", "tproxy":
 		d.other(name)
-	case "immediate", "nat", "redir", "masq", "reject", "queue", "synproxy", "target": // it may be a verdict
+	case "immediate", "nat", "redir", "masq", "reject", "queue", "synproxy", "target", "exthdr": // it may decide
 		d.other(name)
 		fallthrough
 	default:

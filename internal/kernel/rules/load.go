@@ -91,10 +91,11 @@ func (d *decoder) fib(e *expr.Fib) {
 	d.load(e.Register, field, 4, 4)
 }
 
-// exthdr recognises the offset in a fragment header of IPv6 (RFC 8200, section 4.5).
+// exthdr recognises the offset in a fragment header of IPv6 (RFC 8200, section 4.5). An expression without a register
+// removes a TCP option.
 func (d *decoder) exthdr(e *expr.Exthdr) {
 	switch {
-	case e.SourceRegister != 0:
+	case e.SourceRegister != 0 || e.DestRegister == 0:
 		d.other("extension header set")
 	case e.Op == expr.ExthdrOpIpv6 && e.Type == unix.IPPROTO_FRAGMENT && e.Offset == 2 && e.Len == 2 && e.Flags == 0:
 		d.load(e.DestRegister, FragmentOffset, 2, 2)

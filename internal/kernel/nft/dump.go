@@ -30,9 +30,10 @@ const nfgenLen = 4
 
 // Attributes and flags that x/sys/unix lacks (linux/netfilter/nf_tables.h).
 const (
-	tableDormant    = 1  // NFT_TABLE_F_DORMANT
-	hookDevices     = 4  // NFTA_HOOK_DEVS
-	setElementExprs = 11 // NFTA_SET_ELEM_EXPRESSIONS
+	tableDormant    = 1    // NFT_TABLE_F_DORMANT
+	hookDevices     = 4    // NFTA_HOOK_DEVS
+	setElementExprs = 11   // NFTA_SET_ELEM_EXPRESSIONS
+	setConcat       = 0x80 // NFT_SET_CONCAT
 	allFamilies     = nftables.TableFamilyUnspecified
 )
 
@@ -215,6 +216,21 @@ func (r reader) sets(t *nftables.Table) (names []string, err error) {
 		return nil, fmt.Errorf("list nft sets: %w", err)
 	}
 	return names, nil
+}
+
+// intervals returns the sets and maps of all families whose elements are the ends of intervals.
+func (r reader) intervals() (map[nftChain]bool, error) {
+	all := map[nftChain]bool{}
+	err := r.dump(unix.NFT_MSG_GETSET, request(allFamilies), func(family nftables.TableFamily, attrs []byte) {
+		table, name := nlutil.Attribute(attrs, unix.NFTA_SET_TABLE), nlutil.Attribute(attrs, unix.NFTA_SET_NAME)
+		flags := uint32Of(nlutil.Attribute(attrs, unix.NFTA_SET_FLAGS))
+		all[nftChain{family, unix.ByteSliceToString(table), unix.ByteSliceToString(name)}] =
+			flags&(unix.NFT_SET_INTERVAL|setConcat) == unix.NFT_SET_INTERVAL
+	})
+	if err != nil {
+		err = fmt.Errorf("list nft sets: %w", err)
+	}
+	return all, err
 }
 
 // elements returns the elements of a set or map. It returns ErrMalformed if an

@@ -137,6 +137,10 @@ func (h *Handle) readRules() (rules.Ruleset, error) {
 	if err != nil {
 		return nil, err
 	}
+	intervals, err := h.nft.intervals()
+	if err != nil {
+		return nil, err
+	}
 	left := leftOut(tables)
 	chains, interrupted := h.nft.chains(allFamilies)
 	list, err := h.nft.rules(allFamilies)
@@ -151,11 +155,15 @@ func (h *Handle) readRules() (rules.Ruleset, error) {
 		out.Links = ch.links
 		var until time.Time
 		sets := func(set string) ([]nftables.SetElement, error) {
-			if filled[nftChain{ch.Table.Family, ch.Table.Name, set}] {
+			at := nftChain{ch.Table.Family, ch.Table.Name, set}
+			if filled[at] {
 				return nil, errFilled
 			}
 			elements, err := h.nft.elements(&nftables.Set{Table: ch.Table, Name: set})
 			until = rules.Earlier(until, firstExpiry(elements, time.Now()))
+			if intervals[at] {
+				elements = markEnds(elements)
+			}
 			return elements, err
 		}
 		for _, r := range of[nftChain{ch.Table.Family, ch.Table.Name, ch.Name}] {
@@ -168,6 +176,15 @@ func (h *Handle) readRules() (rules.Ruleset, error) {
 		all = append(all, out)
 	}
 	return all, errors.Join(interrupted, err)
+}
+
+// markEnds adds an end below the lowest key to the elements of a set of intervals, as most programs do. Else an interval
+// without an end, such as one of all keys, would look like a single key.
+func markEnds(elements []nftables.SetElement) []nftables.SetElement {
+	if len(elements) == 0 {
+		return nil
+	}
+	return append(elements, nftables.SetElement{Key: make([]byte, len(elements[0].Key)), IntervalEnd: true})
 }
 
 // firstExpiry returns when the first of the elements expires that were read at a time; zero if

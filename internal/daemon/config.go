@@ -27,8 +27,8 @@ type Host interface {
 	// EndFlows ends the connections in the flowtable, and reports whether there is one.
 	EndFlows() (bool, error)
 	// Deciders returns for each path the reason why outbound connections must not bypass the
-	// host's rules. It may wait for other programs, and for a time while the rules change.
-	Deciders([]rules.Path, time.Duration) ([]rules.Reason, error)
+	// host's rules. It may wait for other programs, and until the context ends while the rules change.
+	Deciders(context.Context, []rules.Path) ([]rules.Reason, error)
 	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error
 }

@@ -1,9 +1,9 @@
 package kernel
 
 import (
+	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/nft"
@@ -14,9 +14,9 @@ import (
 // Deciders returns for each path why outbound connections must not bypass the rules of the
 // host: a rule of another program would decide about them, or the programs cannot translate
 // them. There is no reason if they may. Deciders reads all rules of the host, and may wait for a
-// program of iptables, and for as long as patience while nftables change all the time.
-func (h *Host) Deciders(paths []rules.Path, patience time.Duration) ([]rules.Reason, error) {
-	all, unread, err := nft.PatientRuleset(h.nft, patience)
+// program of iptables, and until patience ends while nftables change all the time.
+func (h *Host) Deciders(patience context.Context, paths []rules.Path) ([]rules.Reason, error) {
+	all, unread, err := nft.PatientRuleset(patience, h.nft)
 	if err != nil {
 		return nil, err
 	}

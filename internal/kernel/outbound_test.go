@@ -21,7 +21,8 @@ func TestDecidersOfLegacyTables(t *testing.T) {
 	h.run(t, "ip", "link", "set", "up1", "up")
 	decides := func(when, want string) {
 		t.Helper()
-		why, err := h.Deciders([]rules.Path{{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net"}}, 0)
+		path := rules.Path{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net"}
+		why, err := h.Deciders(t.Context(), []rules.Path{path})
 		if err != nil || len(why) != 1 || (why[0].Text == "") != (want == "") || !strings.Contains(why[0].Text, want) {
 			t.Errorf("%s: %q, %v, want %q", when, why, err, want)
 		}
@@ -60,7 +61,7 @@ func TestDecidersOfNftables(t *testing.T) {
 			"add set ip o one { type inet_proto; flags interval; elements = { 0 }; }; "+
 			"add map ip o m { type inet_proto : verdict; flags interval; elements = { 0-255 : drop }; }; "+
 			"add rule ip o c "+c.rule)
-		why, err := h.Deciders([]rules.Path{path}, 0)
+		why, err := h.Deciders(t.Context(), []rules.Path{path})
 		if err != nil || (why[0].Text == "") != (c.want == "") || !strings.Contains(why[0].Text, c.want) {
 			t.Errorf("%s: %q, %v, want %q", c.name, why, err, c.want)
 		}
@@ -107,7 +108,7 @@ func BenchmarkDeciders(b *testing.B) {
 	h.run(b, "sh", "-ec", "ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
 	path := rules.Path{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net", Ports: []string{"fv-web"}}
 	for b.Loop() {
-		if why, err := h.Deciders([]rules.Path{path}, 0); err != nil || why[0].Text != "" {
+		if why, err := h.Deciders(b.Context(), []rules.Path{path}); err != nil || why[0].Text != "" {
 			b.Fatal(why, err)
 		}
 	}

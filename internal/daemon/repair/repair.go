@@ -69,8 +69,8 @@ type Config struct {
 	// the host's rules. It reports whether there is a flowtable. It can be nil.
 	EndFlows func() (bool, error)
 	// Deciders returns for each path the reason why outbound connections must not bypass the
-	// host's rules. It may wait for a time while the rules change. It can be nil.
-	Deciders func([]rules.Path, time.Duration) ([]rules.Reason, error)
+	// host's rules. It may wait until the context ends while the rules change. It can be nil.
+	Deciders func(context.Context, []rules.Path) ([]rules.Reason, error)
 	// Outbounds returns the links whose outbound connections the host's programs translate.
 	Outbounds func() ([]plan.Outbound, error)
 	// Healed records that n objects of one kind differed and were repaired.

@@ -53,7 +53,7 @@ func (h *Healer) followChoices(ctx context.Context) {
 		wait, waits := p.wait(time.Now())
 		if waits && wait <= 0 {
 			changed := h.changed.Swap(false)
-			took, next, unopened := h.chooseOutbound(changed)
+			took, next, unopened := h.chooseOutbound(ctx, changed)
 			p.read(time.Now(), took, next)
 			if changed && unopened {
 				h.changed.Store(true)
@@ -90,16 +90,17 @@ func (h *Healer) endFlows(first bool) {
 // changed. It returns how long it took to read them, when to choose again although nothing has
 // changed (zero means never), and whether the choice waits for ports of the proxy. Then the rules
 // are read again before the step is repeated: they may have changed.
-func (h *Healer) chooseOutbound(changed bool) (took time.Duration, again time.Time, unopened bool) {
+func (h *Healer) chooseOutbound(ctx context.Context, changed bool) (took time.Duration, again time.Time,
+	unopened bool) {
 	if h.cfg.Deciders == nil {
 		return 0, again, false
 	}
 	h.state.Lock()
 	w := h.state.Desired()
 	h.state.Unlock()
-	f, _, took := h.findOutbound(w, h.bypassing())
+	f, _, took := h.findOutbound(ctx, w, h.bypassing())
 	f.Changed = changed
-	if len(f.Names) == 0 {
+	if len(f.Names) == 0 || ctx.Err() != nil { // a daemon that ends leaves the choice as it is
 		return 0, again, false
 	}
 	err := h.steps.Once(func() (err error) {
@@ -129,10 +130,10 @@ func (h *Healer) bypassing() time.Duration {
 }
 
 // findOutbound finds out what the host's rules say about the networks of a state and the paths
-// of their packets. It reads the rules without the mutex of the state, for as long as patience
-// while they change.
-func (h *Healer) findOutbound(w model.Desired, patience time.Duration) (f networks.Finding, paths []rules.Path,
-	took time.Duration) {
+// of their packets. It reads the rules without the mutex of the state, for as long as limit while
+// they change, or until ctx ends.
+func (h *Healer) findOutbound(ctx context.Context, w model.Desired, limit time.Duration) (f networks.Finding,
+	paths []rules.Path, took time.Duration) {
 	h.state.Lock()
 	f.Names, paths = h.cfg.Networks.AutoPaths(w)
 	h.state.Unlock()
@@ -141,7 +142,9 @@ func (h *Healer) findOutbound(w model.Desired, patience time.Duration) (f networ
 	}
 	h.cfg.Watcher.CheckRules()
 	began := time.Now()
-	why, err := h.cfg.Deciders(paths, patience)
+	patient, end := context.WithTimeout(ctx, limit)
+	defer end()
+	why, err := h.cfg.Deciders(patient, paths)
 	if err != nil {
 		unread := rules.Reason{Text: "the rules of the host could not be read: " + err.Error()}
 		why = slices.Repeat([]rules.Reason{unread}, len(paths))
@@ -159,7 +162,7 @@ func (h *Healer) KeepOutbound(w model.Desired) {
 	if h.cfg.Deciders == nil {
 		return
 	}
-	f, paths, _ := h.findOutbound(w, patience)
+	f, paths, _ := h.findOutbound(h.state.Life, w, patience)
 	if len(f.Names) == 0 {
 		return
 	}

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"testing"
 	"time"
 
+	"fairlead/internal/daemon/networks"
 	"fairlead/internal/daemon/state"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/handles"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/watch"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
@@ -67,5 +71,40 @@ func TestFollowRules(t *testing.T) {
 	case <-done:
 	case <-time.After(5 * time.Second):
 		t.Fatal("it does not end")
+	}
+}
+
+// TestStopWaitsForNoRules: a daemon that ends waits no longer for rules that change all the time, and leaves
+// ebpf as it is.
+func TestStopWaitsForNoRules(t *testing.T) {
+	cache := handles.New(kerneltest.Netns(t))
+	t.Cleanup(cache.Close)
+	w, err := watch.New(t.Context(), watch.Config{Net: rtnl.New(cache), NFT: noNFT{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := state.New(state.Config{Log: slog.New(slog.DiscardHandler), Life: t.Context()})
+	s.Assume(model.Desired{Networks: []model.Network{{Name: "lan", Driver: model.DriverBridge,
+		Outbound: model.OutboundAuto, Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.1.0.0/24")}}}}})
+	chosen := networks.New(s, nil, nil, time.Minute)
+	chosen.AutoPaths(s.Desired())
+	if err := chosen.Choose(networks.Finding{Names: []string{"lan"}, Why: []string{""}, At: time.Now()},
+		func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var ended error
+	New(Config{State: s, Watcher: w, Networks: chosen, EndFlows: func() (bool, error) { return false, nil },
+		Deciders: func(ctx context.Context, paths []rules.Path) ([]rules.Reason, error) {
+			stop()
+			<-ctx.Done()
+			ended = ctx.Err()
+			return []rules.Reason{{Text: "nftables change faster than they can be read"}}, nil
+		}}).FollowRules(ctx)
+	if ended != context.Canceled {
+		t.Errorf("it waits until %v", ended)
+	}
+	if c := chosen.Choices()["lan"]; c.Outbound() != model.OutboundEBPF {
+		t.Errorf("the choice is %s", c.Outbound())
 	}
 }

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,15 +27,17 @@ import (
 // leaves out Fairlead's rules for virtual services: InstalledServices returns
 // these services.
 func (h *Handle) Ruleset() (all rules.Ruleset, unread []string, err error) {
-	return PatientRuleset(h, 0)
+	impatient, end := context.WithCancel(context.Background())
+	end()
+	return PatientRuleset(impatient, h)
 }
 
-// PatientRuleset is Ruleset for callers that can wait for as long as patience while nftables
-// change all the time.
-func PatientRuleset(h *Handle, patience time.Duration) (all rules.Ruleset, unread []string, err error) {
+// PatientRuleset is Ruleset for callers that can wait until patience ends while nftables change
+// all the time.
+func PatientRuleset(patience context.Context, h *Handle) (all rules.Ruleset, unread []string, err error) {
 	if h.nft == nil {
 		unread = append(unread, h.noNft.Error())
-	} else if all, err = h.nftRules(time.Now().Add(patience)); errors.Is(err, nl.ErrDumpInterrupted) {
+	} else if all, err = h.nftRules(patience); errors.Is(err, nl.ErrDumpInterrupted) {
 		unread = append(unread, "nftables change faster than they can be read, so rules may be missing")
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("read nftables: %w", err)
@@ -89,12 +92,12 @@ type nftChain struct {
 // readings is how often the nftables are read at least until they do not change meanwhile.
 const readings = 3
 
-// nftRules reads the nftables rules, again and again until end while they change. If it returns
+// nftRules reads the nftables rules, again and again until patience ends while they change. If it returns
 // nl.ErrDumpInterrupted, rules may be missing, or may not belong together.
-func (h *Handle) nftRules(end time.Time) (all rules.Ruleset, err error) {
-	for i := 0; i < readings || time.Now().Before(end); i++ {
+func (h *Handle) nftRules(patience context.Context) (all rules.Ruleset, err error) {
+	for i := 0; i < readings || patience.Err() == nil; i++ {
 		if i >= readings {
-			h.nft.awaitQuiet(end)
+			h.nft.awaitQuiet(patience)
 		}
 		var before, after uint32
 		if before, err = h.nft.generation(); err != nil {
@@ -113,12 +116,16 @@ func (h *Handle) nftRules(end time.Time) (all rules.Ruleset, err error) {
 // quiet is how long nftables must not change before they are read again.
 const quiet = 50 * time.Millisecond
 
-// awaitQuiet waits until nftables have not changed for a moment, or until end. That costs less
-// than reading them in vain.
-func (r reader) awaitQuiet(end time.Time) {
+// awaitQuiet waits until nftables have not changed for a moment, or until patience ends. That costs
+// less than reading them in vain.
+func (r reader) awaitQuiet(patience context.Context) {
 	before, _ := r.generation()
-	for time.Now().Before(end) {
-		time.Sleep(quiet)
+	for {
+		select {
+		case <-patience.Done():
+			return
+		case <-time.After(quiet):
+		}
 		after, _ := r.generation()
 		if after == before {
 			return

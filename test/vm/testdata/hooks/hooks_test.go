@@ -43,7 +43,8 @@ func TestHookPrograms(t *testing.T) {
 				t.Errorf("%s: no change is reported", when)
 			}
 		}
-		why, err := h.Deciders([]rules.Path{{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net"}}, 0)
+		path := rules.Path{Senders: netip.MustParsePrefix("172.30.0.0/24"), Router: "fl-net"}
+		why, err := h.Deciders(t.Context(), []rules.Path{path})
 		if err != nil || (why[0].Text == "") != (want == "") || !strings.Contains(why[0].Text, want) {
 			t.Errorf("%s: %v, %v, want %q", when, why, err, want)
 		}

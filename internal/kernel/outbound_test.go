@@ -51,12 +51,14 @@ func TestDecidersOfNftables(t *testing.T) {
 		{"a TCP option is removed", "reset tcp option sack-perm", "may have the effect other"},
 		{"a TCP option is compared", "tcp option maxseg size 1-500 drop", "may have the effect drop"},
 		{"a TCP option is counted", "tcp option maxseg size 1-500 counter", ""},
+		{"a helper, which translates addresses in the payload", `ct helper set "ftp"`, "may have the effect other"},
 		{"an interval of all keys", "meta l4proto @whole drop", "has the effect drop"},
 		{"a map with an interval of all keys", "meta l4proto vmap @m", "has the effect drop"},
 		{"an interval of all keys, negated", "meta l4proto != @whole drop", ""},
 		{"an interval of the first key", "meta l4proto @one drop", ""},
 	} {
 		h.run(t, "nft", "flush ruleset; add table ip o; add chain ip o c { type filter hook forward priority mangle; }; "+
+			`add ct helper ip o ftp { type "ftp" protocol tcp; }; `+
 			"add set ip o whole { type inet_proto; flags interval; elements = { 0-255 }; }; "+
 			"add set ip o one { type inet_proto; flags interval; elements = { 0 }; }; "+
 			"add map ip o m { type inet_proto : verdict; flags interval; elements = { 0-255 : drop }; }; "+

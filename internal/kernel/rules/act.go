@@ -40,7 +40,8 @@ func (d *decoder) act(e expr.Any) {
 			d.unread("object of a map")
 		case e.Type == unix.NFT_OBJECT_QUOTA || e.Type == unix.NFT_OBJECT_LIMIT || e.Type == unix.NFT_OBJECT_CONNLIMIT:
 			d.unread("object " + e.Name)
-		case e.Type == unix.NFT_OBJECT_SYNPROXY || e.Type == unix.NFT_OBJECT_TUNNEL:
+		case e.Type == unix.NFT_OBJECT_SYNPROXY || e.Type == unix.NFT_OBJECT_TUNNEL ||
+			e.Type == unix.NFT_OBJECT_CT_HELPER:
 			d.other("object " + e.Name)
 		}
 	case *expr.Queue:

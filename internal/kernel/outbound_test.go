@@ -50,6 +50,7 @@ func TestDecidersOfNftables(t *testing.T) {
 		{"a smaller MSS", "tcp flags syn tcp option maxseg size set rt mtu", "may have the effect other"},
 		{"a TCP option is removed", "reset tcp option sack-perm", "may have the effect other"},
 		{"a TCP option is compared", "tcp option maxseg size 1-500 drop", "may have the effect drop"},
+		{"answers on another uplink", "fib saddr . iif oif missing drop", "may have the effect drop"},
 		{"a TCP option is counted", "tcp option maxseg size 1-500 counter", ""},
 		{"a helper, which translates addresses in the payload", `ct helper set "ftp"`, "may have the effect other"},
 		{"an interval of all keys", "meta l4proto @whole drop", "has the effect drop"},

@@ -170,6 +170,7 @@ func (t *trip) leave() {
 func (t *trip) answer() {
 	t.packet.Reply, t.packet.In = true, t.up
 	t.packet.Senders, t.packet.Local = netip.Prefix{}, true
+	t.packet.Behind = len(t.path.Uplinks) == 1 // else the route back may leave on another one
 	t.pass(t.onLinks.Device("ingress", t.up, t.packet))
 	t.pass(t.all.Filter("prerouting", t.packet))
 	t.route()

@@ -25,12 +25,9 @@ func (t trial) Follow(_ context.Context, changed Changed) {
 	if err == nil {
 		err = json.Unmarshal(text, &config)
 	}
-	if err == nil {
-		config, err = traefik.QualifiedAs("trial", config)
-	}
 	if err != nil {
 		changed(gateway.Config{}, []traefik.Problem{{Source: "provider trial", Text: err.Error()}})
 		return
 	}
-	changed(config, nil)
+	changed(traefik.QualifiedAs("trial", config), nil)
 }

@@ -17,9 +17,11 @@ func (h *host) labelled() {
 			h.answersAt(at)
 		}
 	}
-	// Both containers bind port 80 at the same time, and port 80 stays free on the host.
-	run("one", "8080:80,8080:53/udp")
-	run("two", "8081:80, 8081:53/udp", "--label", "fairlead.unpublished=deny")
+	// Both containers bind port 80 at the same time, and port 80 stays free on the host. If this host is so busy that a
+	// container binds its ports first, it is restarted by its policy, as documented.
+	restarts := []string{"--restart", "unless-stopped"}
+	run("one", "8080:80,8080:53/udp", restarts...)
+	run("two", "8081:80, 8081:53/udp", append(restarts, "--label", "fairlead.unpublished=deny")...)
 	both("8080", "8081")
 	h.refused(lan, "tcp", hostAddr+":80")
 	h.areUp("one", "two")
@@ -48,7 +50,7 @@ func (h *host) labelled() {
 		h.Errorf("ports does not show the label's failure:\n%s", out)
 	}
 	h.docker("rm", "-f", "wrong", "one")
-	run("again", "8080:80,8080:53/udp")
+	run("again", "8080:80,8080:53/udp", restarts...)
 	both("8080", "8081")
 	h.areUp("again", "two")
 	h.docker("rm", "-f", "again", "two")

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sync"
 
 	"fairlead/internal/inotify"
 
@@ -20,7 +19,7 @@ var usualParents = []string{"docker", "system.slice"}
 
 // containerID finds a container's ID in its cgroup's name, which is the ID or
 // docker-ID.scope.
-var containerID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[0-9a-f]{64}`) })
+var containerID = regexp.MustCompile(`[0-9a-f]{64}`)
 
 // groups watches with inotify which cgroups of containers are created and removed
 // below some directories. These directories may be created later.
@@ -108,7 +107,7 @@ func (g *groups) find(id string) (found []group) {
 	for _, dir := range g.parent {
 		entries, _ := os.ReadDir(dir) // it may have been removed
 		for _, e := range entries {
-			if is := containerID().FindString(e.Name()); is != "" && (id == "" || id == is) {
+			if is := containerID.FindString(e.Name()); is != "" && (id == "" || id == is) {
 				found = append(found, group{path: filepath.Join(dir, e.Name()), id: is})
 			}
 		}
@@ -122,7 +121,7 @@ func (g *groups) parse(events []byte) (all []group, err error) {
 	for _, e := range inotify.Events(events) {
 		dir, known := g.parent[e.Watch]
 		path := filepath.Join(dir, e.Name)
-		switch id := containerID().FindString(e.Name); {
+		switch id := containerID.FindString(e.Name); {
 		case e.Mask&unix.IN_Q_OVERFLOW != 0:
 			all = append(all, g.find("")...)
 		case e.Mask&unix.IN_IGNORED != 0:

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -98,16 +99,7 @@ func TestOutboundAuto(t *testing.T) {
 // what was chosen, with its connections.
 func TestOutboundAutoHolds(t *testing.T) {
 	w := newAutoWorld(t, time.Hour)
-	place.Serve(t, w.client.Do, "198.51.100.1:9001", place.Echo)
-	w.bypasses("without rules")
-	open, err := place.Dial(w.box.in, "tcp", "198.51.100.1:9001", place.Timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer open.Close()
-	if err := converse(open, place.Timeout); err != nil {
-		t.Fatal(err)
-	}
+	open := w.connects()
 	w.stop()
 	w.start()
 	w.events = w.FollowEvents(t.Context())
@@ -190,16 +182,7 @@ func TestOutboundAutoFollowsPorts(t *testing.T) {
 // second. That resets no connection, and a rule that decides afterwards counts.
 func TestOutboundAutoWaits(t *testing.T) {
 	w := newAutoWorld(t, 10*time.Millisecond)
-	place.Serve(t, w.client.Do, "198.51.100.1:9001", place.Echo)
-	w.bypasses("without rules")
-	open, err := place.Dial(w.box.in, "tcp", "198.51.100.1:9001", place.Timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer open.Close()
-	if err := converse(open, place.Timeout); err != nil {
-		t.Fatal(err)
-	}
+	open := w.connects()
 	burst := &nftables.Table{Name: "burst", Family: nftables.TableFamilyINet}
 	if err := w.host.Do(func() error {
 		c, err := nftables.New()
@@ -220,6 +203,22 @@ func TestOutboundAutoWaits(t *testing.T) {
 	w.sh(autoRules[0].add)
 	w.awaitsEvent(w.events, "outbound nft: the rule")
 	w.box.kill()
+}
+
+// connects opens a connection of the sandbox that bypasses the rules, and uses it.
+func (w *autoWorld) connects() net.Conn {
+	w.Helper()
+	place.Serve(w, w.client.Do, "198.51.100.1:9001", place.Echo)
+	w.bypasses("without rules")
+	open, err := place.Dial(w.box.in, "tcp", "198.51.100.1:9001", place.Timeout)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { open.Close() })
+	if err := converse(open, place.Timeout); err != nil {
+		w.Fatal(err)
+	}
+	return open
 }
 
 // awaitsEvent waits for the event that something was chosen.

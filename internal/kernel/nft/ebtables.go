@@ -37,6 +37,9 @@ const (
 	frameAccept                         = -1
 )
 
+// frameTables are the tables of ebtables.
+var frameTables = []string{"broute", "filter", "nat"}
+
 // frameChains are the chains of ebtables with a hook.
 var frameChains = []string{"BROUTING", "PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
@@ -56,7 +59,7 @@ func LegacyFrames() string {
 		return unreadFrames(err)
 	}
 	var found []string
-	for _, name := range []string{"broute", "filter", "nat"} {
+	for _, name := range frameTables {
 		if isLoaded("ebtables") && !isLoaded("ebtable_"+name) {
 			continue // asking for the table would load its module
 		}
@@ -77,8 +80,7 @@ func LegacyFrames() string {
 
 // unreadFrames describes that tables could not be read, if there may be some.
 func unreadFrames(err error) string {
-	loaded := slices.ContainsFunc([]string{"broute", "filter", "nat"},
-		func(name string) bool { return isLoaded("ebtable_" + name) })
+	loaded := slices.ContainsFunc(frameTables, func(name string) bool { return isLoaded("ebtable_" + name) })
 	if errors.Is(err, unix.EPERM) && !loaded { // without privileges, built-in tables are not seen
 		return ""
 	}

@@ -61,15 +61,12 @@ func family46(v4 bool) int {
 	return 1
 }
 
-// LegacyHash returns a hash of the rules in all tables of iptables-legacy, without their
-// counters. It returns 0 if there are no such tables.
-func (h *Handle) LegacyHash(v4 bool) (uint64, error) { return h.legacyHash(v4) }
+// FilterHash is LegacyHash for the filter table.
+func (h *Handle) FilterHash(v4 bool) (uint64, error) { return h.LegacyHash(v4, "filter") }
 
-// FilterHash is LegacyHash for the filter table only.
-func (h *Handle) FilterHash(v4 bool) (uint64, error) { return h.legacyHash(v4, "filter") }
-
-// legacyHash returns a hash of the rules in the named tables, or in all if none is named.
-func (h *Handle) legacyHash(v4 bool, only ...string) (hash uint64, err error) {
+// LegacyHash returns a hash of the rules in the named tables of iptables-legacy, or in all if none is named, without
+// their counters. It returns 0 if there are no such tables.
+func (h *Handle) LegacyHash(v4 bool, only ...string) (hash uint64, err error) {
 	err = h.ns.Do(func() error {
 		// Reading a table that does not exist would create it.
 		names, err := os.ReadFile("/proc/thread-self/net/" + filterFamily(v4) + "_tables_names")

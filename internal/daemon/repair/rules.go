@@ -162,12 +162,15 @@ func (h *Healer) KeepOutbound(w model.Desired) {
 	if h.cfg.Deciders == nil {
 		return
 	}
-	f, paths, _ := h.findOutbound(h.state.Life, w, patience)
-	if len(f.Names) == 0 {
-		return
-	}
 	found, err := h.cfg.Outbounds()
 	h.state.Warn("read which connections eBPF translates", err)
+	if len(found) == 0 {
+		return
+	}
+	f, paths, _ := h.findOutbound(h.state.Life, w, patience)
+	if h.state.Life.Err() != nil { // a daemon that ends leaves the choice as it is
+		return
+	}
 	var kept networks.Finding
 	for i, name := range f.Names {
 		if slices.ContainsFunc(found, func(o plan.Outbound) bool { return o.Router == paths[i].Router }) {

@@ -74,19 +74,25 @@ func TestFollowRules(t *testing.T) {
 	}
 }
 
-// TestStopWaitsForNoRules: a daemon that ends waits no longer for rules that change all the time, and leaves
-// ebpf as it is.
-func TestStopWaitsForNoRules(t *testing.T) {
+// automatic returns a watcher, a state with a network with outbound auto, and the choices for it.
+func automatic(t *testing.T, life context.Context) (*watch.Watcher, *state.State, *networks.Networks) {
+	t.Helper()
 	cache := handles.New(kerneltest.Netns(t))
 	t.Cleanup(cache.Close)
 	w, err := watch.New(t.Context(), watch.Config{Net: rtnl.New(cache), NFT: noNFT{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := state.New(state.Config{Log: slog.New(slog.DiscardHandler), Life: t.Context()})
+	s := state.New(state.Config{Log: slog.New(slog.DiscardHandler), Life: life})
 	s.Assume(model.Desired{Networks: []model.Network{{Name: "lan", Driver: model.DriverBridge,
 		Outbound: model.OutboundAuto, Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.1.0.0/24")}}}}})
-	chosen := networks.New(s, nil, nil, time.Minute)
+	return w, s, networks.New(s, nil, nil, time.Minute)
+}
+
+// TestStopWaitsForNoRules: a daemon that ends waits no longer for rules that change all the time, and leaves
+// ebpf as it is.
+func TestStopWaitsForNoRules(t *testing.T) {
+	w, s, chosen := automatic(t, t.Context())
 	chosen.AutoPaths(s.Desired())
 	if err := chosen.Choose(networks.Finding{Names: []string{"lan"}, Why: []string{""}, At: time.Now()},
 		func() error { return nil }); err != nil {
@@ -106,5 +112,35 @@ func TestStopWaitsForNoRules(t *testing.T) {
 	}
 	if c := chosen.Choices()["lan"]; c.Outbound() != model.OutboundEBPF {
 		t.Errorf("the choice is %s", c.Outbound())
+	}
+}
+
+// TestKeepOutbound: a daemon that starts reads the rules only if an earlier one has chosen ebpf, and notes no
+// choice if it ends meanwhile.
+func TestKeepOutbound(t *testing.T) {
+	life, stop := context.WithCancel(t.Context())
+	w, s, chosen := automatic(t, life)
+	_, paths := chosen.AutoPaths(s.Desired())
+	var earlier []plan.Outbound
+	readings := 0
+	h := New(Config{State: s, Watcher: w, Networks: chosen,
+		Outbounds: func() ([]plan.Outbound, error) { return earlier, nil },
+		Deciders: func(context.Context, []rules.Path) ([]rules.Reason, error) {
+			readings++
+			return make([]rules.Reason, 1), life.Err()
+		}})
+	h.KeepOutbound(s.Desired())
+	if readings != 0 || len(chosen.Choices()) != 0 {
+		t.Errorf("no earlier daemon: %d readings, %v", readings, chosen.Choices())
+	}
+	earlier = []plan.Outbound{{Router: paths[0].Router}}
+	h.KeepOutbound(s.Desired())
+	if c := chosen.Choices()["lan"]; readings != 1 || c.Outbound() != model.OutboundEBPF {
+		t.Errorf("an earlier daemon: %d readings, %s", readings, c.Outbound())
+	}
+	stop()
+	h.KeepOutbound(s.Desired())
+	if c := chosen.Choices()["lan"]; c.Outbound() != model.OutboundEBPF {
+		t.Errorf("a daemon that ends chooses %s", c.Outbound())
 	}
 }

@@ -106,10 +106,14 @@ func reach(t testing.TB, f *fabric.Fabric, addrs [][]netip.Addr) {
 const port = 80
 
 // serve answers every connection to the port with the name until the test ends. A second call does
-// nothing.
+// nothing. It does not use place.Listen, which waits while the port is in use.
 func serve(t testing.TB, in place.Place, name string) {
 	t.Helper()
-	l, err := place.Listen(in, fmt.Sprint(":", port))
+	var l net.Listener
+	err := in(func() (err error) {
+		l, err = net.Listen("tcp", fmt.Sprint(":", port))
+		return err
+	})
 	if errors.Is(err, unix.EADDRINUSE) {
 		return
 	}

@@ -15,14 +15,22 @@ import (
 // host runs the engine in a new network namespace.
 var host = []string{"unshare", "--net"}
 
-// TestEngine runs a container on each engine, and again after dockerd was killed and
-// restarted.
+// TestEngine runs a program of a volume and one of an image in containers of each engine, and again after dockerd was
+// killed and restarted.
 func TestEngine(t *testing.T) {
 	greet := build(t)
 	for name, programs := range engines.All(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := engines.Start(t, dockerd.Options{Enter: host, Programs: programs})
+			if err := e.ImportEmpty(t.Context(), "empty", "/volume/"+filepath.Base(greet)); err != nil {
+				t.Fatal(err)
+			}
+			volume := filepath.Dir(greet) + ":/volume"
+			if out, err := e.Run(t.Context(), "run", "--rm", "--volume", volume, "empty", "volume"); err != nil ||
+				out != "hello volume" {
+				t.Errorf("the program of a volume printed %q, %v", out, err)
+			}
 			engines.Image(t, e, "greet", greet)
 			for range 2 {
 				out, err := e.Run(t.Context(), "run", "--rm", "--publish", "8080:80", "greet", "web")

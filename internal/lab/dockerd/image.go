@@ -44,8 +44,19 @@ func (e *Engine) Import(ctx context.Context, name, program string) error {
 		return fmt.Errorf("import %s: %w", name, err)
 	}
 	defer f.Close()
+	return e.archive(ctx, name, "/"+name, func(to io.Writer) error { return pack(to, name, f) })
+}
+
+// ImportEmpty creates an image of the given name without files. Its entry point is a program of a volume. It takes the
+// engine less time than Import, which reads the whole program several times.
+func (e *Engine) ImportEmpty(ctx context.Context, name, program string) error {
+	return e.archive(ctx, name, program, func(to io.Writer) error { return tar.NewWriter(to).Close() })
+}
+
+// archive creates an image from a tar archive that write writes.
+func (e *Engine) archive(ctx context.Context, name, program string, write func(io.Writer) error) error {
 	var said strings.Builder
-	cmd := e.Docker(ctx, "import", "--change", fmt.Sprintf("ENTRYPOINT [%q]", "/"+name), "-", name)
+	cmd := e.Docker(ctx, "import", "--change", fmt.Sprintf("ENTRYPOINT [%q]", program), "-", name)
 	cmd.Stderr = &said
 	in, err := cmd.StdinPipe()
 	if err == nil {
@@ -54,7 +65,7 @@ func (e *Engine) Import(ctx context.Context, name, program string) error {
 	if err != nil {
 		return fmt.Errorf("import %s: %w", name, err)
 	}
-	err = errors.Join(pack(in, name, f), in.Close())
+	err = errors.Join(write(in), in.Close())
 	if err = errors.Join(cmd.Wait(), err); err != nil {
 		return fmt.Errorf("import %s: %w: %s", name, err, escape.OneLine(said.String()))
 	}

@@ -53,7 +53,7 @@ func (d *docker) runContainer(
 		return nil, err
 	}
 	defer l.Close()
-	args := append([]string{"run", "--rm", "--name", name, "--volume", dockControls + ":" + boxControls,
+	args := append([]string{"run", "--rm", "--name", name, "--volume", dockFiles + ":" + boxFiles,
 		"--env", child.Role + "=" + role, "--env", variable + "=" + theirs}, flags...)
 	c := &container{said: &program.Output{}}
 	cmd := d.engine.Docker(context.WithoutCancel(ctx), append(args, dockImage)...)

@@ -20,12 +20,13 @@ import (
 	"fairlead/internal/model"
 )
 
-// The laboratory's files on the engine's host: this binary, and the directory of
-// control channels, which containers see at another path.
+// The laboratory's files on the engine's host, this binary and the directory of
+// control channels, and where containers see them.
 const (
-	dockBinary   = "/run/lab/fairlead"
-	dockControls = "/run/lab/control"
-	boxControls  = "/control"
+	dockFiles = "/run/lab"
+	boxFiles  = "/lab"
+	binary    = "/fairlead"
+	controls  = "/control"
 )
 
 // dockNetwork and dockImage are the names of the network and the image of the
@@ -134,15 +135,15 @@ func (d *docker) flags() []string {
 	return flags
 }
 
-// furnish copies this binary to the engine's host, and into an image.
+// furnish copies this binary to the engine's host, and creates the image of containers that run it.
 func (d *docker) furnish(ctx context.Context) error {
-	if err := os.MkdirAll(d.engine.Root()+dockControls, 0o755); err != nil {
+	if err := os.MkdirAll(d.engine.Root()+dockFiles+controls, 0o755); err != nil {
 		return err
 	}
-	if err := copyProgram(d.engine.Root() + dockBinary); err != nil {
+	if err := copyProgram(d.engine.Root() + dockFiles + binary); err != nil {
 		return err
 	}
-	return d.engine.Import(ctx, dockImage, ownBinary)
+	return d.engine.ImportEmpty(ctx, dockImage, boxFiles+binary)
 }
 
 // copyProgram copies this binary.
@@ -164,7 +165,7 @@ func copyProgram(to string) error {
 // socket where dockerd looks for it.
 func (d *docker) startDaemon(ctx context.Context, r *rig.Rig) error {
 	plugin := dockerd.Plugins + "/fairlead.sock"
-	cmd := d.engine.Command(context.WithoutCancel(ctx), dockBinary, "daemon",
+	cmd := d.engine.Command(context.WithoutCancel(ctx), dockFiles+binary, "daemon",
 		"--run-dir", "/run/fairlead", "--state-dir", "/run/fairlead/state",
 		"--socket", "/run/fairlead.sock", "--docker-socket", plugin)
 	cmd.Stdout, cmd.Stderr = &d.said, &d.said
@@ -285,5 +286,5 @@ func (d *docker) Proof(w rig.Window, links *result.Proof) *result.Proof {
 // control returns the path of a container's control socket, for this process and
 // in the container.
 func (d *docker) control(name string) (ours, theirs string) {
-	return d.engine.Root() + filepath.Join(dockControls, name), filepath.Join(boxControls, name)
+	return d.engine.Root() + filepath.Join(dockFiles, controls, name), filepath.Join(boxFiles, controls, name)
 }

@@ -88,8 +88,7 @@ func runAgent(a *command.App, c *cobra.Command, flags agentFlags) error {
 	if _, err := kernel.DescribeLink(flags.link); err != nil {
 		return command.Usage(fmt.Errorf("expose: %w", err))
 	}
-	facts, err := kernel.Probe()
-	if err != nil {
+	if _, err := kernel.ProbeWithoutPrograms(); err != nil {
 		return err
 	}
 	sweeper, err := agent.StartSweeper()
@@ -103,7 +102,7 @@ func runAgent(a *command.App, c *cobra.Command, flags agentFlags) error {
 	if err != nil {
 		return command.Usage(fmt.Errorf("listen: %w: if another agent uses the address, end it or use its token", err))
 	}
-	served, err := agent.New(agent.Options{Link: flags.link, Version: a.Version, Facts: facts, Once: flags.ssh,
+	served, err := agent.New(agent.Options{Link: flags.link, Version: a.Version, Probe: kernel.ProbeFor, Once: flags.ssh,
 		Issued: func(t agent.Token) { printToken(a, l.Addr(), flags.link, t) },
 		Log:    func(format string, args ...any) { a.Err.Note("fairlead: "+format, args...) }})
 	if err != nil {

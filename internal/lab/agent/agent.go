@@ -19,7 +19,8 @@ type Options struct {
 	Link string
 	// Version is Fairlead's version; a laboratory must have the same.
 	Version string
-	Facts   plan.Facts
+	// Probe returns what the kernel has. It need not test features that are not among those needed.
+	Probe func(needed []plan.Feature) (plan.Facts, error)
 	// Once ends Serve after one laboratory, or if none connects within onceLimit.
 	Once bool
 	// Issued is called with each new token, before it is valid.

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"fairlead/internal/lab/machine"
+	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/topology"
+	"fairlead/internal/plan"
 )
 
 // served is an agent that serves on the loopback.
@@ -19,6 +22,8 @@ type served struct {
 	*Agent
 	address string
 	tokens  chan Token
+	// needed has the features that the agent asked the kernel for.
+	needed chan []plan.Feature
 }
 
 // serve starts an agent, which ends with the test.
@@ -27,10 +32,14 @@ func serve(t *testing.T) served {
 	if os.Geteuid() != 0 {
 		t.Fatal("an agent needs root: run the test as root")
 	}
-	s := served{tokens: make(chan Token, 100)}
+	s := served{tokens: make(chan Token, 100), needed: make(chan []plan.Feature, 100)}
 	var err error
 	s.Agent, err = New(Options{Link: "lo", Version: "v1", Issued: func(token Token) { s.tokens <- token },
-		Log: func(format string, args ...any) { t.Logf(format, args...) }})
+		Log: func(format string, args ...any) { t.Logf(format, args...) },
+		Probe: func(needed []plan.Feature) (plan.Facts, error) {
+			s.needed <- needed
+			return plan.Facts{Missing: map[plan.Feature]string{plan.FeatureVXLAN: "it is switched off"}}, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +74,29 @@ func (s served) refused(t *testing.T, token Token, version, why string) {
 	t.Helper()
 	if _, err := s.connect(t, token, version); err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("got %v, want a refusal with %q", err, why)
+	}
+}
+
+// TestKernelIsAskedForPaths: the agent asks the kernel for features that the paths of the laboratory may use, and says
+// which of them it cannot build.
+func TestKernelIsAskedForPaths(t *testing.T) {
+	s := serve(t)
+	r, err := s.connect(t, <-s.tokens, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, programs := range map[string]bool{"nat": false, "ebpf": true} {
+		if _, err := r.Describe(t.Context(), []string{"vxlan", path}, nil); err != nil {
+			t.Fatal(err)
+		}
+		needed := <-s.needed
+		if !slices.Contains(needed, plan.FeatureVXLAN) || slices.Contains(needed, plan.FeatureEBPF) != programs {
+			t.Errorf("for vxlan and %s, the kernel was asked for %v", path, needed)
+		}
+	}
+	if why, err := r.Unavailable(t.Context(), "vxlan", result.IPv4); err != nil ||
+		!strings.Contains(why, "it is switched off") {
+		t.Errorf("vxlan is not available because %q, %v", why, err)
 	}
 }
 

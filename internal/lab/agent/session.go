@@ -12,10 +12,12 @@ import (
 
 	"fairlead/internal/lab/machine"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/runner"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/tool"
 	"fairlead/internal/lab/topology"
+	"fairlead/internal/plan"
 
 	"github.com/xtaci/smux"
 )
@@ -48,7 +50,7 @@ type sessionPart struct {
 
 // open takes the machine for one laboratory.
 func (a *Agent) open(conn *tls.Conn, shared bool) (s *session, met []int, err error) {
-	s = &session{agent: a, parts: map[int]*sessionPart{}, local: &machine.Local{Facts: a.Facts, Link: a.Link},
+	s = &session{agent: a, parts: map[int]*sessionPart{}, local: &machine.Local{Link: a.Link},
 		shared: shared}
 	lock, met, err := runner.Alone(shared)
 	if err != nil {
@@ -214,9 +216,22 @@ func (s *session) describe(c call) (r reply, err error) {
 			r.Why = err.Error()
 		}
 	}
-	r.Machine, err = runner.Describe(s.agent.Link, runner.Options{Facts: s.agent.Facts, Version: s.agent.Version,
-		Suite: suite.Suite{Paths: known(c.Paths)}, Tools: c.Tools})
+	paths := known(c.Paths)
+	if s.local.Facts, err = s.agent.Probe(features(paths)); err != nil {
+		return r, err
+	}
+	r.Machine, err = runner.Describe(s.agent.Link, runner.Options{Facts: s.local.Facts, Version: s.agent.Version,
+		Suite: suite.Suite{Paths: paths}, Tools: c.Tools})
 	return r, err
+}
+
+// features returns the kernel features that paths may use.
+func features(paths []string) (needed []plan.Feature) {
+	for _, name := range paths {
+		p, _ := suite.FindPath(name)
+		needed = append(needed, rig.Features(p)...)
+	}
+	return needed
 }
 
 // known returns the paths that this version has.

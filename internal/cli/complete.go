@@ -22,7 +22,8 @@ var (
 	directoryFlags = []string{"run-dir", "state-dir", "docker-dir"}
 )
 
-// complete sets how a shell completes the arguments and flags of all commands. Files are
+// complete sets how a shell completes the arguments and flags of all commands. Only a shell that asks for completions
+// needs that, and it takes a tenth of a short command's CPU time. Files are
 // offered only where a command takes files.
 func complete(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)

@@ -27,6 +27,7 @@ func completed(t *testing.T, words ...string) ([]string, cobra.ShellCompDirectiv
 	t.Helper()
 	var out bytes.Buffer
 	root := newRoot(&command.App{Out: command.NewPrinter(&out), Err: command.NewPrinter(os.Stderr), Log: os.Stderr})
+	complete(root)
 	root.SetArgs(append([]string{"__completeNoDesc"}, words...))
 	root.SetOut(&out)
 	root.SetErr(&bytes.Buffer{})

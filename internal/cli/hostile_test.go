@@ -127,6 +127,7 @@ func TestHostileNamesAreEscaped(t *testing.T) {
 	sockets := []string{serveHostileDaemon(t, hostileDaemon{}), serveHostileDaemon(t, hostileDaemon{refuses: true})}
 	known := commandLines(hostileFiles(t))
 	root := newRoot(&command.App{})
+	complete(root)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	leaves(root, nil, func(path []string, c *cobra.Command) {

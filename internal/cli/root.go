@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"fairlead/internal/cli/balance"
@@ -52,6 +53,9 @@ func Main(build Build, args []string, stdout io.Writer, stderr *os.File) int {
 		}
 	}()
 	root := newRoot(app)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		complete(root)
+	}
 	root.SetArgs(args)
 	root.SetOut(escape.Writer(stdout))
 	root.SetErr(escape.Writer(stderr))
@@ -146,7 +150,6 @@ func newRoot(a *command.App) *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	initHelpCommand(root)
 	requireSubcommands(root)
-	complete(root)
 	return root
 }
 

@@ -16,6 +16,15 @@ const (
 // after the filter chains of other programs, so that these have accepted the packet.
 const FlowtablePriority = 1000
 
+// FlowtableText is the table as nft(8) takes it. Package kernel compiles it for netlink, except for the flowtable.
+var FlowtableText = fmt.Sprintf("table inet %s {"+
+	" set %s { type ifname; };"+
+	" flowtable flows { hook ingress priority filter; };"+
+	" chain forward { type filter hook forward priority %d;"+
+	" iifname @%[2]s oifname != @%[2]s ct state established flow add @flows comment %[4]s;"+
+	" iifname != @%[2]s oifname @%[2]s ct state established flow add @flows comment %[4]s; }; }",
+	FlowtableName, FlowtableLinks, FlowtablePriority, Mark)
+
 // Flowtable is a separate nft table with a flowtable. The links of its set are those of
 // networks with flowtable. If connection tracking has seen packets in both directions, and
 // all FORWARD rules have accepted a packet, the kernel forwards the later packets from
@@ -35,13 +44,7 @@ func (Flowtable) Key() string { return "table " + FlowtableName }
 // Add implements Object.
 func (Flowtable) Add() []string {
 	return []string{"# the links towards other hosts are devices of the flowtable, too",
-		fmt.Sprintf("nft 'table inet %s {"+
-			" set %s { type ifname; };"+
-			" flowtable flows { hook ingress priority filter; };"+
-			" chain forward { type filter hook forward priority %d;"+
-			" iifname @%[2]s oifname != @%[2]s ct state established flow add @flows comment %[4]s;"+
-			" iifname != @%[2]s oifname @%[2]s ct state established flow add @flows comment %[4]s; }; }'",
-			FlowtableName, FlowtableLinks, FlowtablePriority, Mark)}
+		"nft '" + FlowtableText + "'"}
 }
 
 // Del implements Object.

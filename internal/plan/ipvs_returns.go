@@ -44,8 +44,8 @@ const (
 	LabelIPVSHidden = 119
 )
 
-// IPVSTableText is the table as nft prints it. Package kernel builds the same table
-// through netlink, and a test there compares the two.
+// IPVSTableText is the table as nft prints it. Package kernel compiles it for
+// netlink.
 const IPVSTableText = `table inet fairlead-ipvs {
 	set kept4 {
 		type ipv4_addr . inet_proto . inet_service

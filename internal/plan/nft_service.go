@@ -44,8 +44,8 @@ func (ServiceTable) Add() []string { return []string{"nft -f - <<'EOF'\n" + Serv
 // Del implements Object.
 func (ServiceTable) Del() []string { return []string{"nft delete table inet " + ServicesTable} }
 
-// ServiceTableText is the skeleton as nft takes it. Package kernel builds the same
-// table through netlink, and a test there compares the two.
+// ServiceTableText is the skeleton as nft takes it. Package kernel compiles it for
+// netlink.
 //
 // Only the first packet of a flow passes the chains of type nat; conntrack
 // translates the others. A TCP packet to a frontend that conntrack calls invalid

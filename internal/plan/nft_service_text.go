@@ -212,7 +212,7 @@ func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
 }
 
 // Rules returns the rules of the service's chain in nft's syntax. Package kernel
-// builds the same rules.
+// compiles them for netlink.
 func (s NFTService) Rules() []string {
 	if len(s.Ring) == 0 {
 		if s.Proto == model.TCP {

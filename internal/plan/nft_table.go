@@ -60,8 +60,8 @@ func (Table) Add() []string { return []string{"nft -f - <<'EOF'\n" + TableText +
 // Del implements Object.
 func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 
-// TableText is the skeleton as nft prints it. Package kernel builds the same table
-// through netlink, and a test there compares the two.
+// TableText is the skeleton as nft prints it. Package kernel compiles it for
+// netlink.
 //
 // Only the first packet of a flow passes `publish`. Conntrack translates the
 // others, and of `forward` they pass two rules only. No two elements match the same

@@ -63,7 +63,10 @@ func NoTrackOf(table string) (u NoTrack, ok bool) {
 func (u NoTrack) Key() string { return "table " + u.Table() }
 
 // Add implements Object.
-func (u NoTrack) Add() []string {
+func (u NoTrack) Add() []string { return []string{"nft '" + u.Text() + "'"} }
+
+// Text returns the table as nft(8) takes it. Package kernel compiles it for netlink.
+func (u NoTrack) Text() string {
 	ports := fmt.Sprintf("udp dport %d", u.Port)
 	if u.Both {
 		ports = fmt.Sprintf("udp sport %d %s", u.Port, ports)
@@ -75,10 +78,10 @@ func (u NoTrack) Add() []string {
 	case u.Local.Is6():
 		forHost = "ip6 daddr " + u.Local.String()
 	}
-	return []string{fmt.Sprintf("nft 'table inet %s {"+
+	return fmt.Sprintf("table inet %s {"+
 		" chain in { type filter hook prerouting priority raw; %s %s notrack comment %s; };"+
-		" chain out { type filter hook output priority raw; %s notrack comment %s; }; }'", u.Table(), ports, forHost,
-		Mark, ports, Mark)}
+		" chain out { type filter hook output priority raw; %s notrack comment %s; }; }", u.Table(), ports, forHost,
+		Mark, ports, Mark)
 }
 
 // Del implements Object.

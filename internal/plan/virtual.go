@@ -73,13 +73,14 @@ func (Guard) Key() string { return "nft table " + GuardTable }
 // Add implements Object.
 func (g Guard) Add() []string {
 	return []string{"nft -f - <<'EOF'\nadd table inet " + GuardTable + "\ndelete table inet " + GuardTable + "\n" +
-		g.text() + "EOF"}
+		g.Text() + "EOF"}
 }
 
 // Del implements Object.
 func (Guard) Del() []string { return []string{"nft delete table inet " + GuardTable} }
 
-func (g Guard) text() string {
+// Text returns the table as nft(8) takes it. Package kernel compiles it for netlink.
+func (g Guard) Text() string {
 	var b strings.Builder
 	b.WriteString("table inet " + GuardTable + " {\n")
 	for _, v4 := range []bool{true, false} {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -81,13 +82,14 @@ func (b *batch) replaceTable(t *nftables.Table) {
 	b.addTable(t)
 }
 
-// makeTable creates a table with its sets and chains; it replaces an existing one.
-func (b *batch) makeTable(t *nftables.Table, sets []*nftables.Set, chains []chain) {
-	b.replaceTable(t)
-	for _, s := range sets {
+// makeTable creates a table with its content; it replaces an existing one.
+func (b *batch) makeTable(d definition) {
+	b.replaceTable(d.Table)
+	for _, s := range d.sets {
 		b.addSet(s)
+		b.addElements(s, d.elements[s.Name])
 	}
-	b.addChains(t, chains)
+	b.addChains(d)
 }
 
 // dropTable deletes the table if it exists.
@@ -106,7 +108,7 @@ func (b *batch) addChain(t *nftables.Table, ch chain) {
 		if ch.hook != nil {
 			b.nest(unix.NFTA_CHAIN_HOOK, func() {
 				b.number(unix.NFTA_HOOK_HOOKNUM, uint32(*ch.hook))
-				b.number(unix.NFTA_HOOK_PRIORITY, uint32(*ch.prio))
+				b.number(unix.NFTA_HOOK_PRIORITY, uint32(ch.prio))
 			})
 			b.number(unix.NFTA_CHAIN_POLICY, uint32(nftables.ChainPolicyAccept))
 			b.text(unix.NFTA_CHAIN_TYPE, string(ch.kind))
@@ -145,13 +147,13 @@ func (b *batch) addRule(t *nftables.Table, chain string, exprs []expr.Any, comme
 
 // addChains adds all chains first and then their rules, which may jump to any of
 // them. The comment of every rule is the mark.
-func (b *batch) addChains(t *nftables.Table, chains []chain) {
-	for _, ch := range chains {
-		b.addChain(t, ch)
+func (b *batch) addChains(d definition) {
+	for _, ch := range d.chains {
+		b.addChain(d.Table, ch)
 	}
-	for _, ch := range chains {
+	for _, ch := range d.chains {
 		for _, exprs := range ch.rules {
-			b.addRule(t, ch.name, exprs, plan.Mark)
+			b.addRule(d.Table, ch.name, exprs, plan.Mark)
 		}
 	}
 }
@@ -159,18 +161,23 @@ func (b *batch) addChains(t *nftables.Table, chains []chain) {
 // commit sends the transaction to the kernel and returns the kernel's error. The
 // kernel has then applied all of it or nothing.
 func (b *batch) commit() error {
-	if b.err != nil {
-		return fmt.Errorf("build nftables: %w", b.err)
-	}
 	if b.last == 0 { // only the beginning
 		return nil
+	}
+	return b.send(b.h.nftConn)
+}
+
+// send sends the transaction on a connection, and returns the kernel's error.
+func (b *batch) send(c *netlink.Conn) error {
+	if b.err != nil {
+		return fmt.Errorf("build nftables: %w", b.err)
 	}
 	// The kernel answers each message that fails. With this flag it also answers
 	// the last message if that succeeds.
 	flags := b.buf[b.last+6:]
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	b.edge(unix.NFNL_MSG_BATCH_END)
-	raw, err := b.h.nftConn.SyscallConn()
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func TestUnreadableTableIsReplaced(t *testing.T) {
 	for name, spoil := range map[string]func(*testing.T, *Handle){
 		"an element with malformed user data": func(t *testing.T, h *Handle) {
 			b := h.begin()
-			b.step(unix.NFT_MSG_NEWSETELEM, toMake, table(), plan.SetLinks, func() {
+			b.step(unix.NFT_MSG_NEWSETELEM, toMake, table().Table, plan.SetLinks, func() {
 				b.malformedElement(unix.NFTA_SET_ELEM_LIST_ELEMENTS, append([]byte("evil"), make([]byte, 12)...))
 			})
 			if err := b.commit(); err != nil {

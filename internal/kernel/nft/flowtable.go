@@ -11,8 +11,6 @@ import (
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,28 +26,6 @@ const (
 // flowtable is the name of the flowtable in its table.
 const flowtable = "flows"
 
-func flowsTable() *nftables.Table {
-	return &nftables.Table{Name: plan.FlowtableName, Family: nftables.TableFamilyINet}
-}
-
-func flowsSet() *nftables.Set {
-	return &nftables.Set{Table: flowsTable(), Name: plan.FlowtableLinks, KeyType: nftables.TypeIFName,
-		KeyByteOrder: binaryutil.NativeEndian}
-}
-
-// flowsChains returns the table's chain, the same as plan.Flowtable.Add prints.
-func flowsChains() []chain {
-	established := ctKey(expr.CtKeySTATE, expr.CtStateBitESTABLISHED)
-	add := []expr.Any{&expr.FlowOffload{Name: flowtable}}
-	return []chain{{"forward", nftables.ChainHookForward, nftables.ChainPriorityRef(plan.FlowtablePriority),
-		nftables.ChainTypeFilter, [][]expr.Any{
-			rule(linkIn(expr.MetaKeyIIFNAME, plan.FlowtableLinks), linkNotIn(expr.MetaKeyOIFNAME, plan.FlowtableLinks),
-				established, add),
-			rule(linkNotIn(expr.MetaKeyIIFNAME, plan.FlowtableLinks), linkIn(expr.MetaKeyOIFNAME, plan.FlowtableLinks),
-				established, add),
-		}}}
-}
-
 // flows is the content of the table: the links of sandboxes, and all devices of the
 // flowtable.
 type flows struct{ links, devices map[string]bool }
@@ -57,10 +33,10 @@ type flows struct{ links, devices map[string]bool }
 // makeFlows creates the table with the content, or replaces it. The connections of an
 // earlier flowtable leave it.
 func (b *batch) makeFlows(f flows) {
-	t, set := flowsTable(), flowsSet()
-	b.replaceTable(t)
-	b.addSet(set)
-	b.step(nftables.NFT_MSG_NEWFLOWTABLE, toMake, t, flowtable, func() {
+	t := flowsTable()
+	b.replaceTable(t.Table)
+	b.addSet(t.sets[0])
+	b.step(nftables.NFT_MSG_NEWFLOWTABLE, toMake, t.Table, flowtable, func() {
 		b.nest(flowtableHook, func() {
 			b.number(flowtableNumber, unix.NF_NETDEV_INGRESS)
 			b.number(flowtablePriority, 0)
@@ -71,21 +47,21 @@ func (b *batch) makeFlows(f flows) {
 			})
 		})
 	})
-	b.addChains(t, flowsChains())
+	b.addChains(t)
 	var elements []nftables.SetElement
 	for _, name := range slices.Sorted(maps.Keys(f.links)) {
 		elements = append(elements, nftables.SetElement{Key: ifname(name)})
 	}
-	b.addElements(set, elements)
+	b.addElements(t.sets[0], elements)
 }
 
 // readFlows reads the table. It returns false if it is missing or not complete.
 func (r reader) readFlows() (f flows, whole bool, err error) {
-	if whole, err = r.readWhole(flowsTable(), flowsChains()); err != nil || !whole {
+	if whole, err = r.readWhole(flowsTable()); err != nil || !whole {
 		return f, false, err
 	}
 	f = flows{links: map[string]bool{}, devices: map[string]bool{}}
-	elements, err := r.elements(flowsSet())
+	elements, err := r.elements(flowsTable().sets[0])
 	if err != nil {
 		return f, false, missing(err)
 	}
@@ -216,7 +192,7 @@ func (h *Handle) EndFlows() (bool, error) {
 			continue
 		}
 		if !whole {
-			if err = h.nft.find(flowsTable()); errors.Is(err, unix.ENOENT) {
+			if err = h.nft.find(flowsTable().Table); errors.Is(err, unix.ENOENT) {
 				return false, nil
 			}
 			err = errors.Join(err, errNotWhole)
@@ -229,7 +205,7 @@ func (h *Handle) EndFlows() (bool, error) {
 		}
 	}
 	b := h.begin()
-	b.dropTable(flowsTable())
+	b.dropTable(flowsTable().Table)
 	return true, errors.Join(err, b.commit())
 }
 
@@ -265,12 +241,12 @@ func dropFlows(h *Handle) (f flows, had bool, err error) {
 	}
 	if !whole {
 		f = flows{}
-		if err := h.nft.find(flowsTable()); errors.Is(err, unix.ENOENT) {
+		if err := h.nft.find(flowsTable().Table); errors.Is(err, unix.ENOENT) {
 			return f, false, nil
 		}
 	}
 	b := h.begin()
-	b.dropTable(flowsTable())
+	b.dropTable(flowsTable().Table)
 	return f, true, b.commit()
 }
 

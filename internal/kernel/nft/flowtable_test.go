@@ -99,7 +99,7 @@ func TestWithoutFlows(t *testing.T) {
 	defer other.Close()
 	unrestored, err = WithoutFlows(h, func(bool) error {
 		b := other.begin()
-		b.step(unix.NFT_MSG_NEWTABLE, toMake, flowsTable(), "",
+		b.step(unix.NFT_MSG_NEWTABLE, toMake, flowsTable().Table, "",
 			func() { b.number(unix.NFTA_TABLE_FLAGS, tableOwner) })
 		return b.commit()
 	})

@@ -12,7 +12,6 @@ import (
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -94,28 +93,28 @@ func (h *Handle) change(queue func(*batch)) error {
 }
 
 // drop deletes a table if it exists. A kernel without nftables has none.
-func (h *Handle) drop(t *nftables.Table) error {
+func (h *Handle) drop(d definition) error {
 	if h.noNft != nil {
 		return nil
 	}
-	return h.change(func(b *batch) { b.dropTable(t) })
+	return h.change(func(b *batch) { b.dropTable(d.Table) })
 }
 
 // leftover returns the object if its table exists and no plan contains it.
-func leftover(h *Handle, o plan.Object, t *nftables.Table, known map[string]bool) (plan.Plan, error) {
+func leftover(h *Handle, o plan.Object, d definition, known map[string]bool) (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil || known[o.Key()] {
 		return nil, nil
 	}
-	if err := h.nft.find(t); err != nil {
+	if err := h.nft.find(d.Table); err != nil {
 		return nil, missing(err)
 	}
 	return plan.Plan{o}, nil
 }
 
 // Try asks for Fairlead's table, and returns an error if the kernel cannot answer.
-func (h *Handle) Try() error { return h.nft.find(table()) }
+func (h *Handle) Try() error { return h.nft.find(table().Table) }
 
 // Close closes the connection. It leaves the tables unchanged.
 func (h *Handle) Close() error {

@@ -21,7 +21,7 @@ func (h *Handle) Installed() ([]plan.Balanced, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if err := h.nft.find(serviceTable()); err != nil {
+	if err := h.nft.find(serviceTable().Table); err != nil {
 		return nil, missing(err)
 	}
 	found, err := h.findServices()
@@ -70,7 +70,7 @@ func (h *Handle) installedChain(name string, f *foundService) (plan.Balanced, er
 	if !slices.Contains(f.maps, s.Reals()) {
 		return s.Balanced, nil
 	}
-	buckets, err := h.nft.elements(&nftables.Set{Table: serviceTable(), Name: s.Reals()})
+	buckets, err := h.nft.elements(&nftables.Set{Table: serviceTable().Table, Name: s.Reals()})
 	if err != nil {
 		return s.Balanced, missing(err)
 	}

@@ -10,85 +10,7 @@ import (
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 )
-
-func ipvsTable() *nftables.Table {
-	return &nftables.Table{Name: plan.IPVSTableName, Family: nftables.TableFamilyINet}
-}
-
-// ipvsSets returns the table's sets in the order of plan.IPVSTableText.
-func ipvsSets() []*nftables.Set {
-	var sets []*nftables.Set
-	for _, f := range families {
-		frontend := nftables.MustConcatSetType(f.addrType, nftables.TypeInetProto, nftables.TypeInetService)
-		for _, name := range []string{plan.SetIPVSKept, plan.SetIPVSMixed, plan.SetIPVSHidden} {
-			sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: name + f.suffix, KeyType: frontend,
-				Concatenation: true})
-		}
-		sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSMasqueraded + f.suffix,
-			KeyType: f.addrType},
-			&nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSHairpin + f.suffix, Interval: true, Concatenation: true,
-				KeyType: nftables.MustConcatSetType(f.addrType, f.addrType)})
-	}
-	return sets
-}
-
-// ipvsChains returns the table's chains. Each rule is the netlink form of the
-// corresponding line of plan.IPVSTableText.
-func ipvsChains() []chain {
-	isNew := rule(ctKey(expr.CtKeySTATE, expr.CtStateBitNEW), verdict(expr.VerdictJump, "opened"))
-	masquerade := []expr.Any{&expr.Masq{}}
-	past := verdict(expr.VerdictJump, "past")
-	var opened, hairpins [][]expr.Any
-	returns := [][]expr.Any{
-		rule(labelled(plan.LabelIPVSHidden), masquerade),
-		rule(labelled(plan.LabelIPVSKept), past),
-		rule(labelled(plan.LabelIPVSMixed), past),
-	}
-	for _, f := range families {
-		frontend := rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto))
-		for _, s := range []struct {
-			set   string
-			label int
-		}{{plan.SetIPVSKept, plan.LabelIPVSKept}, {plan.SetIPVSMixed, plan.LabelIPVSMixed},
-			{plan.SetIPVSHidden, plan.LabelIPVSHidden}} {
-			opened = append(opened, rule(frontend, lookup(s.set+f.suffix), setLabel(s.label)))
-		}
-		returns = append(returns, rule(labelled(plan.LabelIPVSMixed), f.is(), f.load(f.dst, reg1),
-			lookup(plan.SetIPVSMasqueraded+f.suffix), masquerade))
-		hairpins = append(hairpins, rule(f.pair(plan.SetIPVSHairpin), masquerade))
-	}
-	return []chain{
-		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityMangle, nftables.ChainTypeFilter,
-			[][]expr.Any{isNew}},
-		{"output", nftables.ChainHookOutput, nftables.ChainPriorityMangle, nftables.ChainTypeFilter,
-			[][]expr.Any{isNew}},
-		{name: "opened", rules: opened},
-		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, returns},
-		{name: "past", rules: hairpins},
-	}
-}
-
-// label returns a conntrack label: one of 128 bits.
-func label(bit int) []byte {
-	b := make([]byte, 16)
-	b[bit/8] = 1 << (bit % 8)
-	return b
-}
-
-func setLabel(bit int) []expr.Any {
-	return []expr.Any{&expr.Immediate{Register: reg1, Data: label(bit)},
-		&expr.Ct{Key: expr.CtKeyLABELS, Register: reg1, SourceRegister: true}}
-}
-
-func labelled(bit int) []expr.Any {
-	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeyLABELS, Register: reg1},
-		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 16, Mask: label(bit), Xor: make([]byte, 16)},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: make([]byte, 16)},
-	}
-}
 
 // SetIPVSTable creates the table, or replaces a damaged one, in one transaction. It
 // does not change an intact table.
@@ -98,11 +20,11 @@ func (h *Handle) SetIPVSTable(plan.IPVSTable) error {
 	if h.nft == nil {
 		return h.noNft
 	}
-	if whole, err := h.nft.readWhole(ipvsTable(), ipvsChains()); err != nil || whole {
+	if whole, err := h.nft.readWhole(ipvsTable()); err != nil || whole {
 		return err
 	}
 	b := h.begin()
-	b.makeTable(ipvsTable(), ipvsSets(), ipvsChains())
+	b.makeTable(ipvsTable())
 	return b.commit()
 }
 
@@ -120,7 +42,7 @@ func (h *Handle) DelIPVSMember(m plan.IPVSMember) error {
 }
 
 func (h *Handle) onIPVSSet(m plan.IPVSMember, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
-	sets := ipvsSets()
+	sets := ipvsTable().sets
 	i := slices.IndexFunc(sets, func(s *nftables.Set) bool { return s.Name == m.Name() })
 	return h.change(func(b *batch) { do(b, sets[i], []nftables.SetElement{encodeIPVSMember(m)}) })
 }
@@ -165,11 +87,11 @@ func (h *Handle) inIPVSTable() (map[plan.Object]bool, error) {
 		return h.seenIPVSTable, nil
 	}
 	found := map[plan.Object]bool{}
-	whole, err := h.nft.readWhole(ipvsTable(), ipvsChains())
+	whole, err := h.nft.readWhole(ipvsTable())
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range ipvsSets() {
+	for _, s := range ipvsTable().sets {
 		if !whole {
 			break
 		}

@@ -107,14 +107,14 @@ func (h *Handle) carryOut(standsIn bool, elements elementSteps, services service
 func (b *batch) queueElements(steps elementSteps) {
 	switch {
 	case steps.dropTable:
-		b.dropTable(table())
-		b.dropTable(standInOf(table()))
+		b.dropTable(table().Table)
+		b.dropTable(standInOf(table().Table))
 		return
 	case steps.makeTable:
-		b.makeTable(table(), tableSets(), tableChains())
+		b.makeTable(table())
 		steps.del = nil
 	}
-	for _, s := range tableSets() {
+	for _, s := range table().sets {
 		b.delElements(s, steps.del[s.Name])
 		b.addElements(s, steps.add[s.Name])
 	}

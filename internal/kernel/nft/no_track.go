@@ -1,52 +1,16 @@
 package nft
 
 import (
-	"encoding/binary"
-	"net/netip"
-
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 )
 
-func noTrackTable(u plan.NoTrack) *nftables.Table {
-	return &nftables.Table{Name: u.Table(), Family: nftables.TableFamilyINet}
-}
-
-// noTrackChains returns the table's chains, the same as plan.NoTrack.Add prints.
-func noTrackChains(u plan.NoTrack) []chain {
-	number := binary.BigEndian.AppendUint16(nil, u.Port)
-	ports := rule(meta(expr.MetaKeyL4PROTO, reg1), equal([]byte{unix.IPPROTO_UDP}))
-	if u.Both {
-		ports = rule(ports, payload(expr.PayloadBaseTransportHeader, 0, 2, reg1), equal(number))
-	}
-	ports = rule(ports, payload(expr.PayloadBaseTransportHeader, 2, 2, reg1), equal(number))
-	notrack := []expr.Any{&expr.Notrack{}}
-	return []chain{
-		{"in", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter,
-			[][]expr.Any{rule(ports, forHost(u.Local), notrack)}},
-		{"out", nftables.ChainHookOutput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter,
-			[][]expr.Any{rule(ports, notrack)}},
-	}
-}
-
-// forHost matches packets to the address, or, if it is not valid, to the host's addresses and its multicast groups.
-func forHost(local netip.Addr) []expr.Any {
-	if local.IsValid() {
-		f := familyOf(local)
-		return rule(f.is(), f.load(f.dst, reg1), equal(local.AsSlice()))
-	}
-	return []expr.Any{ // forwarded packets have an address of type unicast
-		&expr.Fib{Register: reg1, ResultADDRTYPE: true, FlagDADDR: true},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_UNICAST)}}
-}
+func noTrackTable(u plan.NoTrack) definition { return compileTable(u.Table(), u.Text()) }
 
 // SetNoTrack creates the table in one transaction; it replaces a damaged one.
 func (h *Handle) SetNoTrack(u plan.NoTrack) error {
-	return h.change(func(b *batch) { b.makeTable(noTrackTable(u), nil, noTrackChains(u)) })
+	return h.change(func(b *batch) { b.makeTable(noTrackTable(u)) })
 }
 
 // DelNoTrack deletes the no track.
@@ -59,7 +23,7 @@ func (h *Handle) ReadNoTrack(u plan.NoTrack) (plan.Object, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	whole, err := h.nft.readWhole(noTrackTable(u), noTrackChains(u))
+	whole, err := h.nft.readWhole(noTrackTable(u))
 	if err != nil || !whole {
 		return nil, err
 	}

@@ -23,15 +23,15 @@ func (h *Handle) ReadTable() (plan.Plan, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if interrupted, err := h.exists(standInOf(table())); err != nil || interrupted {
+	if interrupted, err := h.exists(standInOf(table().Table)); err != nil || interrupted {
 		return plan.Plan{plan.Table{Damaged: true}}, err
 	}
-	whole, err := h.nft.readWhole(table(), tableChains())
+	whole, err := h.nft.readWhole(table())
 	if err != nil || !whole {
 		return nil, err
 	}
 	have := plan.Plan{plan.Table{}}
-	for _, s := range tableSets() {
+	for _, s := range table().sets {
 		elements, err := h.nft.elements(s)
 		if err != nil {
 			return nil, missing(err)

@@ -54,11 +54,11 @@ func sortServices(ops []plan.Op) (services serviceOps, others []plan.Op) {
 func (h *Handle) queueServices(b *batch, s serviceOps) (left serviceOps, err error) {
 	switch {
 	case s.dropTable:
-		b.dropTable(serviceTable())
-		b.dropTable(standInOf(serviceTable()))
+		b.dropTable(serviceTable().Table)
+		b.dropTable(standInOf(serviceTable().Table))
 		return serviceOps{}, nil
 	case s.makeTable:
-		b.makeTable(serviceTable(), sharedSets(), serviceChains())
+		b.makeTable(serviceTable())
 	}
 	present, err := h.damaged(s)
 	if err != nil {
@@ -155,7 +155,7 @@ func stepOf(op plan.Op, present map[string]*foundService) serviceStep {
 // flushed before its maps are deleted, and elements that refer to a chain are
 // deleted before the chain.
 func (b *batch) queueSteps(steps []serviceStep) {
-	t := serviceTable()
+	t := serviceTable().Table
 	for _, s := range steps {
 		switch {
 		case s.to.New && !s.gone:
@@ -202,11 +202,12 @@ func (b *batch) queueService(s serviceStep) {
 		return
 	}
 	comment := serviceComment(s.NFTService)
-	for _, exprs := range serviceRules(s.NFTService) {
-		b.addRule(serviceTable(), s.Chain(), exprs, comment)
+	t, maps := serviceTable().Table, []*nftables.Set{realsSet(s.NFTService), clientsSet(s.NFTService)}
+	for _, text := range s.Rules() {
+		b.addRule(t, s.Chain(), compileRule(split(text), maps), comment)
 	}
 	if s.Remembers() {
-		b.addRule(serviceTable(), s.Keep(), keepRule(s.NFTService), comment)
+		b.addRule(t, s.Keep(), compileRule(split(s.KeepRule()), nil), comment)
 	}
 }
 
@@ -233,7 +234,7 @@ func (b *batch) queueEntries(steps []serviceStep, del bool) {
 			shared[set] = append(shared[set], element)
 		}
 	}
-	for _, set := range sharedSets() {
+	for _, set := range serviceTable().sets {
 		do(set, shared[set.Name])
 	}
 }

@@ -78,7 +78,7 @@ func (h *Handle) bindAgain(ops []plan.Op) error {
 func (h *Handle) onShared(elements map[string][]nftables.SetElement,
 	do func(*batch, *nftables.Set, []nftables.SetElement)) error {
 	b := h.begin()
-	for _, set := range sharedSets() {
+	for _, set := range serviceTable().sets {
 		do(b, set, elements[set.Name])
 	}
 	return b.commit()

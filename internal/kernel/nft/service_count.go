@@ -57,11 +57,11 @@ func (h *Handle) nftBegun() ([]NFTCount, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if err := h.nft.find(serviceTable()); err != nil {
+	if err := h.nft.find(serviceTable().Table); err != nil {
 		return nil, missing(err)
 	}
 	var all []NFTCount
-	for _, s := range sharedSets() {
+	for _, s := range serviceTable().sets {
 		if !strings.HasPrefix(s.Name, plan.MapSourceNAT) {
 			continue
 		}

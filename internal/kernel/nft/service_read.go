@@ -31,14 +31,14 @@ func (h *Handle) ReadServices(plans ...plan.Plan) (plan.Plan, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if interrupted, err := h.exists(standInOf(serviceTable())); err != nil || interrupted {
+	if interrupted, err := h.exists(standInOf(serviceTable().Table)); err != nil || interrupted {
 		return plan.Plan{plan.ServiceTable{Damaged: true}}, err
 	}
-	rules, err := h.nft.comments(serviceTable())
+	rules, err := h.nft.comments(serviceTable().Table)
 	if err != nil || len(rules) == 0 {
 		return nil, err
 	}
-	if whole, err := h.nft.isWhole(serviceTable(), serviceChains(), rules); err != nil || !whole {
+	if whole, err := h.nft.isWhole(serviceTable(), rules); err != nil || !whole {
 		return nil, err
 	}
 	found, err := h.findServices()
@@ -90,7 +90,7 @@ func (h *Handle) findServices() (map[string]*foundService, error) {
 			of(name).chains = append(of(name).chains, c.Name)
 		}
 	}
-	sets, err := h.nft.sets(serviceTable())
+	sets, err := h.nft.sets(serviceTable().Table)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (h *Handle) findServices() (map[string]*foundService, error) {
 // their frontends.
 func (h *Handle) findEntries(of func(string) *foundService) error {
 	owners := map[string]string{}
-	sets := sharedSets()
+	sets := slices.Clone(serviceTable().sets)
 	// The map of services comes first in this order: it states which service owns
 	// a frontend.
 	slices.SortFunc(sets, func(a, b *nftables.Set) int { return bytes.Compare([]byte(b.Name), []byte(a.Name)) })
@@ -165,7 +165,7 @@ func (h *Handle) serviceMatches(f *foundService, s plan.NFTService, rules map[st
 	slices.Sort(f.chains)
 	slices.Sort(f.maps)
 	if s.Damaged || !slices.Equal(f.chains, chains) || !slices.Equal(f.maps, maps) || !f.entriesMatch(s) ||
-		!haveComment(rules[s.Chain()], serviceComment(s), len(serviceRules(s))) ||
+		!haveComment(rules[s.Chain()], serviceComment(s), len(s.Rules())) ||
 		s.Remembers() && !haveComment(rules[s.Keep()], serviceComment(s), 1) {
 		return false, nil
 	}

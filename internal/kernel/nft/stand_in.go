@@ -34,7 +34,7 @@ func (h *Handle) exists(t *nftables.Table) (bool, error) {
 
 // standIn makes stand-ins for the tables that the steps replace. end removes them.
 func (h *Handle) standIn(elements elementSteps, services serviceOps) (end func() error, err error) {
-	replaced := map[*nftables.Table]*bool{table(): &elements.makeTable, serviceTable(): &services.makeTable}
+	replaced := map[*nftables.Table]*bool{table().Table: &elements.makeTable, serviceTable().Table: &services.makeTable}
 	some := false
 	for t, makes := range replaced {
 		if !*makes {
@@ -58,8 +58,8 @@ func (h *Handle) standIn(elements elementSteps, services serviceOps) (end func()
 	}
 	end = func() error {
 		b := h.begin()
-		b.dropTable(standInOf(table()))
-		b.dropTable(standInOf(serviceTable()))
+		b.dropTable(standInOf(table().Table))
+		b.dropTable(standInOf(serviceTable().Table))
 		if err := b.commit(); err != nil {
 			return fmt.Errorf("remove the stand-ins of nft tables: %w", err)
 		}

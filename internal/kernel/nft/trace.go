@@ -1,17 +1,14 @@
 package nft
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"time"
 
-	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 
-	"github.com/google/nftables/expr"
+	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -109,105 +106,39 @@ func (t *Tracer) Close() error {
 
 // make creates the table in one transaction.
 func (t *Tracer) make(matches []TraceMatch) error {
-	b := &nftMessages{table: t.name}
-	b.add(unix.NFT_MSG_NEWTABLE, []netlink.Attribute{
-		{Type: unix.NFTA_TABLE_NAME, Data: cstring(t.name)}, {Type: unix.NFTA_TABLE_FLAGS, Data: be32(tableOwned)}})
-	priority := int32(hookPriority)
+	d := definition{Table: &nftables.Table{Name: t.name, Family: nftables.TableFamilyINet}}
 	for number, hook := range traceHooks {
-		b.add(unix.NFT_MSG_NEWCHAIN, []netlink.Attribute{
-			{Type: unix.NFTA_CHAIN_TABLE, Data: cstring(t.name)}, {Type: unix.NFTA_CHAIN_NAME, Data: cstring(hook)},
-			{Type: unix.NLA_F_NESTED | unix.NFTA_CHAIN_HOOK, Data: b.attrs([]netlink.Attribute{
-				{Type: unix.NFTA_HOOK_HOOKNUM, Data: be32(uint32(number))},
-				{Type: unix.NFTA_HOOK_PRIORITY, Data: be32(uint32(priority))}})},
-			{Type: unix.NFTA_CHAIN_TYPE, Data: cstring("filter")},
-		})
-	}
-	for _, m := range matches {
-		for _, hook := range []string{"prerouting", "output"} {
-			b.rule(hook, m.expressions())
+		ch := chain{name: hook, hook: nftables.ChainHookRef(nftables.ChainHook(number)), prio: hookPriority,
+			kind: nftables.ChainTypeFilter}
+		for _, m := range matches {
+			if hook == "prerouting" || hook == "output" {
+				ch.rules = append(ch.rules, compileRule(split(m.rule()), nil))
+			}
 		}
+		d.chains = append(d.chains, ch)
 	}
-	if b.err != nil {
-		return b.err
-	}
-	if _, err := t.table.SendMessages(b.batch()); err != nil {
-		return err
-	}
-	if err := t.table.SetReadDeadline(time.Now().Add(traceAnswer)); err != nil {
-		return err
-	}
-	_, err := t.table.Receive()
-	return err
+	var b batch
+	b.edge(unix.NFNL_MSG_BATCH_BEGIN)
+	b.step(unix.NFT_MSG_NEWTABLE, toMake, d.Table, "", func() { b.number(unix.NFTA_TABLE_FLAGS, tableOwned) })
+	b.addChains(d)
+	return b.send(t.table)
 }
 
-// traceAnswer is how long the kernel may take to create the table.
-const traceAnswer = 5 * time.Second
-
-// expressions returns those of a rule that marks matching packets as traced.
-func (m TraceMatch) expressions() []expr.Any {
-	equal := func(value []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value} }
-	all := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal([]byte{nlutil.Protocols[m.Proto]})}
+// rule returns the rule that marks matching packets as traced.
+func (m TraceMatch) rule() string {
+	text := "meta l4proto " + string(m.Proto)
 	for i, end := range []netip.AddrPort{m.Src, m.Dst} {
-		if a := end.Addr(); a.IsValid() {
-			f := familyOf(a)
-			all = append(all, &expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, equal([]byte{f.nfproto}),
-				&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: []uint32{f.src, f.dst}[i],
-					Len: f.addrLen}, equal(a.AsSlice()))
+		side := "sd"[i : i+1]
+		family := "ip "
+		if end.Addr().Is6() {
+			family = "ip6 "
+		}
+		if end.Addr().IsValid() {
+			text += fmt.Sprintf(" %s%saddr %s", family, side, end.Addr())
 		}
 		if end.Port() != 0 {
-			all = append(all, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader,
-				Offset: uint32(2 * i), Len: 2},
-				equal(binary.BigEndian.AppendUint16(nil, end.Port())))
+			text += fmt.Sprintf(" th %sport %d", side, end.Port())
 		}
 	}
-	return append(all, &expr.Immediate{Register: 1, Data: []byte{1}},
-		&expr.Meta{Key: expr.MetaKeyNFTRACE, SourceRegister: true, Register: 1})
+	return text + " meta nftrace set 1"
 }
-
-// nftMessages is a transaction on one table.
-type nftMessages struct {
-	table string
-	list  []netlink.Message
-	err   error
-}
-
-func (b *nftMessages) attrs(list []netlink.Attribute) []byte {
-	data, err := netlink.MarshalAttributes(list)
-	b.err = errors.Join(b.err, err)
-	return data
-}
-
-func (b *nftMessages) add(kind int, list []netlink.Attribute) {
-	b.list = append(b.list, netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind),
-			Flags: netlink.Request | netlink.Create},
-		Data: append([]byte{unix.NFPROTO_INET, 0, 0, 0}, b.attrs(list)...)})
-}
-
-func (b *nftMessages) rule(chain string, exprs []expr.Any) {
-	var list []netlink.Attribute
-	for _, e := range exprs {
-		data, err := expr.Marshal(unix.NFPROTO_INET, e)
-		b.err = errors.Join(b.err, err)
-		list = append(list, netlink.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_LIST_ELEM, Data: data})
-	}
-	b.add(unix.NFT_MSG_NEWRULE, []netlink.Attribute{
-		{Type: unix.NFTA_RULE_TABLE, Data: cstring(b.table)}, {Type: unix.NFTA_RULE_CHAIN, Data: cstring(chain)},
-		{Type: unix.NLA_F_NESTED | unix.NFTA_RULE_EXPRESSIONS, Data: b.attrs(list)}})
-}
-
-// batch returns the messages of the transaction. It requests an answer to the last
-// one.
-func (b *nftMessages) batch() []netlink.Message {
-	b.list[len(b.list)-1].Header.Flags |= netlink.Acknowledge
-	frame := func(kind int) netlink.Message {
-		return netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request},
-			Data: []byte{unix.AF_UNSPEC, 0, 0, unix.NFNL_SUBSYS_NFTABLES}}
-	}
-	return append(append([]netlink.Message{frame(unix.NFNL_MSG_BATCH_BEGIN)}, b.list...),
-		frame(unix.NFNL_MSG_BATCH_END))
-}
-
-func cstring(s string) []byte { return append([]byte(s), 0) }
-
-func be32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }

@@ -15,11 +15,11 @@ func (h *Handle) MappingTraffic() ([]counter.Publish, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if err := h.nft.find(table()); err != nil {
+	if err := h.nft.find(table().Table); err != nil {
 		return nil, missing(err)
 	}
 	var all []counter.Publish
-	for _, s := range tableSets() {
+	for _, s := range table().sets {
 		if !s.IsMap {
 			continue
 		}

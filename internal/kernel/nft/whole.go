@@ -26,14 +26,14 @@ func (r reader) comments(t *nftables.Table) (map[string][][]byte, error) {
 	return found, nil
 }
 
-// isWhole reports whether the table has the chains: each with its hook and policy, and
+// isWhole reports whether the table has the chains of its definition: each with its hook and policy, and
 // with the expected number of rules, all with Fairlead's mark. comments are the rules'.
-func (r reader) isWhole(t *nftables.Table, chains []chain, comments map[string][][]byte) (bool, error) {
-	for _, ch := range chains {
+func (r reader) isWhole(d definition, comments map[string][][]byte) (bool, error) {
+	for _, ch := range d.chains {
 		if !haveComment(comments[ch.name], plan.Mark, len(ch.rules)) {
 			return false, nil
 		}
-		is, err := r.chain(t, ch.name)
+		is, err := r.chain(d.Table, ch.name)
 		if err != nil {
 			return false, missing(err)
 		}
@@ -45,12 +45,12 @@ func (r reader) isWhole(t *nftables.Table, chains []chain, comments map[string][
 }
 
 // readWhole reads the table, and reports whether it is complete: see isWhole.
-func (r reader) readWhole(t *nftables.Table, chains []chain) (bool, error) {
-	comments, err := r.comments(t)
+func (r reader) readWhole(d definition) (bool, error) {
+	comments, err := r.comments(d.Table)
 	if err != nil || len(comments) == 0 {
 		return false, err
 	}
-	return r.isWhole(t, chains, comments)
+	return r.isWhole(d, comments)
 }
 
 // hasHook reports whether the kernel's chain is called where this one is, and accepts
@@ -59,7 +59,7 @@ func (ch chain) hasHook(is *nftables.Chain) bool {
 	if ch.hook == nil || is.Hooknum == nil || is.Priority == nil {
 		return ch.hook == nil && is.Hooknum == nil
 	}
-	return *is.Hooknum == *ch.hook && *is.Priority == *ch.prio && is.Type == ch.kind &&
+	return *is.Hooknum == *ch.hook && *is.Priority == ch.prio && is.Type == ch.kind &&
 		is.Policy != nil && *is.Policy == nftables.ChainPolicyAccept
 }
 

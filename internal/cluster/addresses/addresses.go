@@ -141,10 +141,8 @@ func (a *Addresses) List() ([]api.ClusterAddress, error) {
 		here[state.Address] = state
 	}
 	all := []api.ClusterAddress{}
-	for e := range s.Under(record.Addresses) {
-		if r, err := record.Decode[record.Address](e); err == nil {
-			all = append(all, withState(a.shown(s, e.Key, r), here[r.Prefix.Addr()]))
-		}
+	for e, r := range record.Each[record.Address](s, record.Addresses) {
+		all = append(all, withState(a.shown(s, e.Key, r), here[r.Prefix.Addr()]))
 	}
 	return all, nil
 }
@@ -190,29 +188,19 @@ func (a *Addresses) shown(s kv.Snapshot, key string, r record.Address) api.Clust
 	} else {
 		v.Lease = max(0, r.Hold-age)
 	}
-	for _, id := range r.Candidates {
-		v.Candidates = append(v.Candidates, member.NodeName(s, id))
-	}
+	v.Candidates = member.NodeNames(s, r.Candidates)
 	return v
 }
 
 // shownNodes returns names of nodes as a text.
 func shownNodes(s kv.Snapshot, ids []string) string {
-	var names []string
-	for _, id := range ids {
-		names = append(names, member.NodeName(s, id))
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(member.NodeNames(s, ids), ", ")
 }
 
 // recordOf returns the record of an address in a snapshot, and whether a node can hold it.
 func recordOf(s kv.Snapshot, at netip.Addr) (record.Address, bool) {
-	e, exists := s.Get(record.Key(record.Addresses, at.String()))
-	if !exists {
-		return record.Address{}, false
-	}
-	r, err := record.Decode[record.Address](e)
-	return r, err == nil
+	r, exists, _ := record.Get[record.Address](s, record.Key(record.Addresses, at.String()))
+	return r, exists
 }
 
 // patience is for how long an order waits for the nodes: longer than a claim takes after the holder's last

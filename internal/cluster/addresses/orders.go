@@ -348,14 +348,8 @@ func (a *Addresses) newest(ctx context.Context, key string) (e kv.Entry, own kv.
 
 // unknown is the error for an address that the cluster does not have.
 func unknown(s kv.Snapshot, at netip.Addr) error {
-	var names []string
-	for e := range s.Under(record.Addresses) {
-		names = append(names, e.Key[len(record.Addresses):])
-	}
-	if len(names) == 0 {
-		return api.Faultf(api.NotFound, "the cluster has no virtual address %s: it has none", at)
-	}
-	return api.Faultf(api.NotFound, "the cluster has no virtual address %s: it has %s", at, joined(names))
+	return api.Faultf(api.NotFound, "the cluster has no virtual address %s: %s", at,
+		member.Have(s, record.Addresses))
 }
 
 // targetOf returns the id of the node with a name that can take the address, or of the first one that can if

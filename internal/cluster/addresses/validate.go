@@ -3,7 +3,6 @@ package addresses
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"fairlead/internal/api"
@@ -36,20 +35,14 @@ func settings(spec api.ClusterAddressSpec) record.Address {
 }
 
 // newRecord returns the record of a new address, which no node holds.
-func newRecord(s kv.Snapshot, spec api.ClusterAddressSpec) (record.Address, error) {
-	r := settings(spec)
-	if err := valid(r); err != nil {
+func newRecord(s kv.Snapshot, spec api.ClusterAddressSpec) (r record.Address, err error) {
+	r = settings(spec)
+	if err = valid(r); err != nil {
 		return r, err
 	}
-	for _, name := range spec.Candidates {
-		n, err := member.FindNode(s, name)
-		if err != nil {
-			return r, err
-		}
-		r.Candidates = append(r.Candidates, n.ID)
+	if r.Candidates, err = member.FindNodes(s, spec.Candidates); err != nil {
+		return r, err
 	}
-	slices.Sort(r.Candidates)
-	r.Candidates = slices.Compact(r.Candidates)
 	return r, unused(s, r.Prefix.Addr())
 }
 
@@ -63,18 +56,13 @@ func valid(r record.Address) error {
 
 // unused returns an error if the cluster uses an address for something else.
 func unused(s kv.Snapshot, a netip.Addr) error {
-	for e := range s.Under(record.Nodes) {
-		n, err := record.Decode[record.Node](e)
-		if err == nil && slices.Contains(n.Addresses, a) {
+	for _, n := range record.Each[record.Node](s, record.Nodes) {
+		if slices.Contains(n.Addresses, a) {
 			return api.Faultf(api.Conflict, "add address %s: it is the own address of node %s: want an address that no "+
 				"host has", a, n.Name)
 		}
 	}
-	for e := range s.Under(record.Networks) {
-		n, err := record.Decode[record.Network](e)
-		if err != nil {
-			continue
-		}
+	for _, n := range record.Each[record.Network](s, record.Networks) {
 		for _, subnet := range n.Spec.Subnets {
 			if subnet.Prefix.Contains(a) {
 				return api.Faultf(api.Conflict, "add address %s: it is in subnet %s of the cluster's network %s, whose "+
@@ -83,9 +71,4 @@ func unused(s kv.Snapshot, a netip.Addr) error {
 		}
 	}
 	return nil
-}
-
-func joined(names []string) string {
-	slices.Sort(names)
-	return strings.Join(names, ", ")
 }

@@ -163,12 +163,9 @@ func (a *Agreement) nodes() map[string]string {
 	if a.snapshot == nil {
 		return all
 	}
-	a.snapshot.Under(record.Nodes)(func(e kv.Entry) bool {
-		if n, err := record.Decode[record.Node](e); err == nil {
-			all[record.Names(record.Nodes, e.Key, 1)[0]] = n.Name
-		}
-		return true
-	})
+	for e, n := range record.Each[record.Node](a.snapshot, record.Nodes) {
+		all[record.Names(record.Nodes, e.Key, 1)[0]] = n.Name
+	}
 	return all
 }
 

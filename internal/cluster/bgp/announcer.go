@@ -40,11 +40,11 @@ type Config struct {
 // Announcer announces the node's addresses. It is a member.Consumer. Its methods may be called
 // concurrently.
 type Announcer struct {
-	cfg Config
+	cfg    Config
+	latest member.Latest
 
 	// mu protects the fields below, and what the host has.
 	mu       sync.Mutex
-	snapshot kv.Snapshot
 	wanted   wanted
 	speaker  *speaker
 	problems []string
@@ -69,7 +69,8 @@ func (n *Announcer) Update(_ context.Context, self member.Self, u kv.Update) []s
 		return nil
 	}
 	changed := !reflect.DeepEqual(w, n.wanted)
-	n.snapshot, n.wanted = u.Snapshot, w
+	n.latest.Replace(self, u.Snapshot)
+	n.wanted = w
 	if !n.released && changed || len(n.problems) > 0 {
 		n.refresh()
 	}
@@ -101,7 +102,8 @@ func (n *Announcer) Resume() {
 func (n *Announcer) Leave() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.snapshot, n.wanted, n.released = nil, wanted{}, false
+	n.latest.Replace(member.Self{}, nil)
+	n.wanted, n.released = wanted{}, false
 	return errors.Join(n.apply(wanted{})...)
 }
 

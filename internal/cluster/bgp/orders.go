@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
@@ -18,7 +17,7 @@ import (
 // it changes nothing. Returns a Fault: NotFound if the host belongs to no cluster or a node is unknown,
 // Conflict if the router exists with other settings, Invalid for settings that no session can have.
 func (n *Announcer) AddPeer(ctx context.Context, p api.ClusterBGPPeer) (api.Result, error) {
-	s, err := n.current()
+	s, _, err := n.latest.Current()
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -48,7 +47,7 @@ func (n *Announcer) AddPeer(ctx context.Context, p api.ClusterBGPPeer) (api.Resu
 // RemovePeer removes a router. Returns a Fault with code NotFound if the cluster does not have it. It asks the store:
 // the router can have been added a moment ago, and the snapshot waits while the host applies an earlier one.
 func (n *Announcer) RemovePeer(ctx context.Context, r api.ClusterBGPPeerRequest) (api.Result, error) {
-	s, err := n.current()
+	s, _, err := n.latest.Current()
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -77,7 +76,7 @@ func (n *Announcer) RemovePeer(ctx context.Context, r api.ClusterBGPPeerRequest)
 // Peers returns the cluster's routers with the sessions of this node. Returns a Fault with code NotFound if
 // the host belongs to no cluster.
 func (n *Announcer) Peers() ([]api.ClusterBGPSession, error) {
-	s, err := n.current()
+	s, _, err := n.latest.Current()
 	if err != nil {
 		return nil, err
 	}
@@ -86,16 +85,10 @@ func (n *Announcer) Peers() ([]api.ClusterBGPSession, error) {
 		return nil, err
 	}
 	all := []api.ClusterBGPSession{}
-	for e := range s.Under(record.BGPPeers) {
-		p, err := record.Decode[record.BGPPeer](e)
-		if err != nil {
-			continue // Update reports it
-		}
+	for _, p := range record.Each[record.BGPPeer](s, record.BGPPeers) { // Update reports the others
 		v := api.ClusterBGPSession{ClusterBGPPeer: api.ClusterBGPPeer{Address: p.Address, AS: p.AS, LocalAS: p.LocalAS,
 			BFD: p.BFD}}
-		for _, id := range p.Nodes {
-			v.Nodes = append(v.Nodes, member.NodeName(s, id))
-		}
+		v.Nodes = member.NodeNames(s, p.Nodes)
 		if i := slices.IndexFunc(own, func(o session) bool { return o.Address == p.Address }); i >= 0 {
 			v.State, v.Since, v.BFDState = own[i].state, own[i].since, own[i].bfd
 		}
@@ -111,42 +104,18 @@ func newPeer(s kv.Snapshot, p api.ClusterBGPPeer) (record.BGPPeer, error) {
 	if err := r.Validate(); err != nil {
 		return r, api.Faultf(api.Invalid, "router %s: %w", a, err)
 	}
-	for e := range s.Under(record.BGPPeers) {
-		other, err := record.Decode[record.BGPPeer](e)
-		if err == nil && other.Address != a && other.LocalAS != p.LocalAS {
+	for _, other := range record.Each[record.BGPPeer](s, record.BGPPeers) {
+		if other.Address != a && other.LocalAS != p.LocalAS {
 			return r, api.Faultf(api.Conflict, "router %s: the nodes have the autonomous system %d for router %s: they can "+
 				"have only one", a, other.LocalAS, other.Address)
 		}
 	}
-	for _, name := range p.Nodes {
-		node, err := member.FindNode(s, name)
-		if err != nil {
-			return r, err
-		}
-		r.Nodes = append(r.Nodes, node.ID)
-	}
-	slices.Sort(r.Nodes)
-	r.Nodes = slices.Compact(r.Nodes)
-	return r, nil
+	var err error
+	r.Nodes, err = member.FindNodes(s, p.Nodes)
+	return r, err
 }
 
 // unknown is the error for a router that the cluster does not have.
 func unknown(s kv.Snapshot, a netip.Addr) error {
-	var all []string
-	for e := range s.Under(record.BGPPeers) {
-		all = append(all, strings.TrimPrefix(e.Key, record.BGPPeers))
-	}
-	if len(all) == 0 {
-		return api.Faultf(api.NotFound, "the cluster has no router %s: it has none", a)
-	}
-	return api.Faultf(api.NotFound, "the cluster has no router %s: it has %s", a, strings.Join(all, ", "))
-}
-
-func (n *Announcer) current() (kv.Snapshot, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.snapshot == nil {
-		return nil, member.NoRecords()
-	}
-	return n.snapshot, nil
+	return api.Faultf(api.NotFound, "the cluster has no router %s: %s", a, member.Have(s, record.BGPPeers))
 }

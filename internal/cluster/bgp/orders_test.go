@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/kv/kvtest"
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestRemoveAddedPeer(t *testing.T) {
 	store := kvtest.New()
 	n := New(Config{Store: store.Client(), Log: slog.New(slog.DiscardHandler)})
-	n.snapshot = kv.NewTable(1, nil)
+	n.latest.Replace(member.Self{}, kv.NewTable(1, nil))
 	peer := api.ClusterBGPPeer{Address: netip.MustParseAddr("192.0.2.1"), AS: 64512, LocalAS: 64513}
 	if _, err := n.AddPeer(t.Context(), peer); err != nil {
 		t.Fatal(err)
@@ -30,7 +31,7 @@ func TestRemoveAddedPeer(t *testing.T) {
 	if _, remains := store.Snapshot().Get(record.Key(record.BGPPeers, "192.0.2.1")); remains {
 		t.Error("the router remains")
 	}
-	n.snapshot = added
+	n.latest.Replace(member.Self{}, added)
 	_, err := n.RemovePeer(t.Context(), order)
 	if f := (*api.Fault)(nil); !errors.As(err, &f) || f.Code != api.NotFound {
 		t.Errorf("remove the router again: %v, want %s", err, api.NotFound)

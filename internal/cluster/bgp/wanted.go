@@ -37,12 +37,10 @@ func wantedOf(s kv.Snapshot, node string) (w wanted, problems []string) {
 	if self.Drained {
 		return w, problems
 	}
-	for e := range s.Under(record.Addresses) {
-		a, err := record.Decode[record.Address](e)
-		if err != nil || a.Announce != record.AnnounceBGP || a.Removed || !a.Candidate(node) {
-			continue // package hold reports records that cannot be read
+	for _, a := range record.Each[record.Address](s, record.Addresses) { // package hold reports the others
+		if a.Announce == record.AnnounceBGP && !a.Removed && a.Candidate(node) {
+			w.addresses = append(w.addresses, a.Prefix.Addr())
 		}
-		w.addresses = append(w.addresses, a.Prefix.Addr())
 	}
 	return w, problems
 }

@@ -71,11 +71,7 @@ func newNetwork(s kv.Snapshot, spec model.Network, bits []int) (record.Network, 
 
 // checkVirtual returns ErrExists if a virtual address of the cluster is in a subnet.
 func checkVirtual(s kv.Snapshot, spec model.Network) error {
-	for e := range s.Under(record.Addresses) {
-		v, err := record.Decode[record.Address](e)
-		if err != nil {
-			continue
-		}
+	for _, v := range record.Each[record.Address](s, record.Addresses) {
 		for _, a := range spec.Subnets {
 			if a.Prefix.Contains(v.Prefix.Addr()) {
 				return fmt.Errorf("subnet %s contains the virtual address %s: %w: choose another", a.Prefix,
@@ -90,8 +86,8 @@ func checkVirtual(s kv.Snapshot, spec model.Network) error {
 // on each host, each has a socket of its own.
 func freePort(s kv.Snapshot) uint16 {
 	used := map[uint16]bool{}
-	for e := range s.Under(record.Networks) {
-		if n, err := record.Decode[record.Network](e); err == nil && n.Spec.Overlay.Encrypt {
+	for _, n := range record.Each[record.Network](s, record.Networks) {
+		if n.Spec.Overlay.Encrypt {
 			used[n.Spec.Overlay.WirePort()] = true
 		}
 	}
@@ -104,9 +100,8 @@ func freePort(s kv.Snapshot) uint16 {
 
 // checkOverlap returns ErrExists if another network of the cluster has addresses of a subnet.
 func checkOverlap(s kv.Snapshot, spec model.Network) error {
-	for e := range s.Under(record.Networks) {
-		o, err := record.Decode[record.Network](e)
-		if err != nil || o.Spec.Name == spec.Name {
+	for _, o := range record.Each[record.Network](s, record.Networks) {
+		if o.Spec.Name == spec.Name {
 			continue
 		}
 		for _, a := range spec.Subnets {

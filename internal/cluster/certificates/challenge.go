@@ -97,12 +97,8 @@ func (c *Certificates) others() map[string]string {
 	if c.snapshot == nil {
 		return all
 	}
-	for e := range c.snapshot.Under(record.Nodes) {
-		n, err := record.Decode[record.Node](e)
-		if err != nil || n.ID == c.self.Node {
-			continue
-		}
-		if _, alive := c.snapshot.Get(record.Key(record.Alives, n.ID)); alive {
+	for _, n := range record.Each[record.Node](c.snapshot, record.Nodes) {
+		if _, alive := c.snapshot.Get(record.Key(record.Alives, n.ID)); alive && n.ID != c.self.Node {
 			all[n.ID] = n.Name
 		}
 	}

@@ -46,11 +46,16 @@ func Read(ctx context.Context, store Committer, keys ...string) (map[string]Entr
 		t.If = append(t.If, Condition{Key: key})
 	}
 	result, _, err := Repeat(ctx, store, t)
-	have := map[string]Entry{}
-	for _, e := range result.Current {
-		have[e.Key] = e
+	return ByKey(result.Current), err
+}
+
+// ByKey returns entries by their keys.
+func ByKey(entries []Entry) map[string]Entry {
+	all := make(map[string]Entry, len(entries))
+	for _, e := range entries {
+		all[e.Key] = e
 	}
-	return have, err
+	return all
 }
 
 // Wait returns after d, or when ctx ends.

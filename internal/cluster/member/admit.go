@@ -180,7 +180,7 @@ func (m admission) entrance(ctx context.Context, s kv.Snapshot, c newcomer) (t k
 	n, hash := c.node, trust.HashSecret(c.secret)
 	token, node, name := record.Key(record.Tokens, hash), record.Key(record.Nodes, n.ID),
 		record.Key(record.NodeNames, n.Name)
-	have, err := current(ctx, m, token, node, name)
+	have, err := kv.Read(ctx, m, token, node, name)
 	if err != nil {
 		return t, fmt.Errorf("join: %w", err)
 	}
@@ -254,21 +254,6 @@ func useToken(e kv.Entry, hash string, secret []byte, now time.Time) (kv.Change,
 		return kv.Change{Key: e.Key}, nil
 	}
 	return kv.Change{Key: e.Key, Value: record.Encode(t)}, nil
-}
-
-// current reads keys from the store. The condition that a key of a name that no record has exists is
-// false, so that the store answers with the others.
-func current(ctx context.Context, store kv.Committer, keys ...string) (map[string]kv.Entry, error) {
-	conditions := []kv.Condition{{Key: "absent", Revision: 1}}
-	for _, key := range keys {
-		conditions = append(conditions, kv.Condition{Key: key})
-	}
-	result, err := commit(ctx, store, kv.Txn{If: conditions})
-	have := map[string]kv.Entry{}
-	for _, e := range result.Current {
-		have[e.Key] = e
-	}
-	return have, err
 }
 
 // authorityOf returns the cluster's CA, which signs certificates.

@@ -79,7 +79,7 @@ func inStore(cfg Config, f file, fn func(kv.Committer) error) error {
 func uncreate(ctx context.Context, cfg Config, f file) error {
 	return inStore(cfg, f, func(store kv.Committer) error {
 		node := record.Key(record.Nodes, f.Node)
-		have, err := current(ctx, store, record.MetaKey, node)
+		have, err := kv.Read(ctx, store, record.MetaKey, node)
 		if err != nil {
 			return err
 		}

@@ -165,7 +165,7 @@ func (m *Member) deleteSelf(ctx context.Context, store kv.Committer, s kv.Snapsh
 // depends on the revision of meta. It returns meta. Without meta another attempt has deleted the cluster.
 func closeCluster(ctx context.Context, store kv.Committer, node string) (kv.Entry, error) {
 	for {
-		have, err := current(ctx, store, record.MetaKey)
+		have, err := kv.Read(ctx, store, record.MetaKey)
 		was, known := have[record.MetaKey]
 		if err != nil || !known {
 			return kv.Entry{}, err

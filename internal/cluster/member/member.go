@@ -318,9 +318,8 @@ func nodesOf(s kv.Snapshot) map[string]record.Node {
 	if s == nil {
 		return all
 	}
-	for e := range s.Under(record.Nodes) {
-		if n, err := record.Decode[record.Node](e); err == nil && trust.ValidID(n.ID) &&
-			e.Key == record.Key(record.Nodes, n.ID) {
+	for e, n := range record.Each[record.Node](s, record.Nodes) {
+		if trust.ValidID(n.ID) && e.Key == record.Key(record.Nodes, n.ID) {
 			all[n.ID] = n
 		}
 	}

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,36 @@ func FindNode(s kv.Snapshot, name string) (record.Node, error) {
 		strings.Join(names, ", "))
 }
 
+// FindNodes returns the ids of the nodes with these names or ids, sorted, each once. Returns the error of FindNode.
+func FindNodes(s kv.Snapshot, names []string) (ids []string, err error) {
+	for _, name := range names {
+		n, err := FindNode(s, name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, n.ID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// NodeNames returns the names of nodes, as NodeName does.
+func NodeNames(s kv.Snapshot, ids []string) (names []string) {
+	for _, id := range ids {
+		names = append(names, NodeName(s, id))
+	}
+	return names
+}
+
+// Have says which names the cluster has below a prefix of records: "it has a, b", or "it has none".
+func Have(s kv.Snapshot, prefix string) string {
+	var names []string
+	for e := range s.Under(prefix) {
+		names = append(names, strings.TrimPrefix(e.Key, prefix))
+	}
+	return "it has " + cmp.Or(strings.Join(names, ", "), "none")
+}
+
 // findRemoved returns the node with a name or an id whose removal is not complete, or otherwise the error.
 func findRemoved(s kv.Snapshot, name string, otherwise error) (record.Node, error) {
 	for id, r := range removalsOf(s) {
@@ -62,10 +93,8 @@ func findRemoved(s kv.Snapshot, name string, otherwise error) (record.Node, erro
 // removalsOf returns the nodes whose removal is not complete, by their ids.
 func removalsOf(s kv.Snapshot) map[string]record.Removal {
 	all := map[string]record.Removal{}
-	for e := range s.Under(record.Removals) {
-		if r, err := record.Decode[record.Removal](e); err == nil {
-			all[record.Names(record.Removals, e.Key, 1)[0]] = r
-		}
+	for e, r := range record.Each[record.Removal](s, record.Removals) {
+		all[record.Names(record.Removals, e.Key, 1)[0]] = r
 	}
 	return all
 }
@@ -88,7 +117,7 @@ func (m *Member) Drain(ctx context.Context, r api.ClusterNodeRequest) error {
 	}
 	key := record.Key(record.Nodes, n.ID)
 	for {
-		have, err := current(ctx, m, key)
+		have, err := kv.Read(ctx, m, key)
 		if err != nil {
 			return fmt.Errorf("drain node %s: %w", n.Name, err)
 		}
@@ -178,7 +207,7 @@ func (m *Member) deleteNode(ctx context.Context, store kv.Committer, n record.No
 func expel(ctx context.Context, store kv.Committer, n record.Node) (int64, error) {
 	key := record.Key(record.Nodes, n.ID)
 	for {
-		have, err := current(ctx, store, key)
+		have, err := kv.Read(ctx, store, key)
 		if err != nil {
 			return 0, err
 		}
@@ -195,7 +224,7 @@ func expel(ctx context.Context, store kv.Committer, n record.Node) (int64, error
 func deleteName(ctx context.Context, store kv.Committer, n record.Node) (int64, error) {
 	t := kv.Txn{Then: []kv.Change{{Key: record.Key(record.Removals, n.ID)}}}
 	key := record.Key(record.NodeNames, n.Name)
-	have, err := current(ctx, store, key)
+	have, err := kv.Read(ctx, store, key)
 	if err != nil {
 		return 0, err
 	}
@@ -221,13 +250,13 @@ func changed(r kv.Result) error {
 
 // keysOf returns the keys of what a node holds.
 func keysOf(s kv.Snapshot, node string) (keys []string) {
-	for e := range s.Under(record.Blocks) {
-		if b, err := record.Decode[record.Block](e); err == nil && b.Node == node {
+	for e, b := range record.Each[record.Block](s, record.Blocks) {
+		if b.Node == node {
 			keys = append(keys, e.Key)
 		}
 	}
-	for e := range s.Under(record.Moves) {
-		if m, err := record.Decode[record.Move](e); err == nil && m.Node == node {
+	for e, m := range record.Each[record.Move](s, record.Moves) {
+		if m.Node == node {
 			keys = append(keys, e.Key)
 		}
 	}

@@ -84,11 +84,7 @@ func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 
 // clonesOf returns the problems that other hosts have a node's state, too.
 func clonesOf(s kv.Snapshot, node string) (problems []string) {
-	for e := range s.Under(record.Key(record.Clones, node, "")) {
-		c, err := record.Decode[record.Clone](e)
-		if err != nil {
-			continue
-		}
+	for _, c := range record.Each[record.Clone](s, record.Key(record.Clones, node, "")) {
 		at := "no address"
 		if len(c.Addresses) > 0 {
 			at = "the addresses " + listed(c.Addresses[:min(len(c.Addresses), maxShown)])

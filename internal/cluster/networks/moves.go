@@ -241,10 +241,8 @@ func look(s kv.Snapshot, self string, p place) (h holding, concerned bool) {
 			h.entries[key] = e
 		}
 	}
-	for e := range s.Under(record.Nodes) {
-		if node, err := record.Decode[record.Node](e); err == nil {
-			h.names[node.ID] = node.Name
-		}
+	for _, node := range record.Each[record.Node](s, record.Nodes) {
+		h.names[node.ID] = node.Name
 	}
 	return h, true
 }
@@ -264,10 +262,7 @@ func moveKey(p place) string { return record.Key(record.Moves, p.network, p.addr
 
 // learn returns the holding with the records that made a transaction fail.
 func (h holding) learn(current []kv.Entry) holding {
-	h.entries = map[string]kv.Entry{}
-	for _, e := range current {
-		h.entries[e.Key] = e
-	}
+	h.entries = kv.ByKey(current)
 	return h
 }
 

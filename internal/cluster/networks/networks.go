@@ -246,11 +246,7 @@ func (n *Networks) claim(ctx context.Context, s kv.Snapshot, node string) error 
 	}
 	used := n.used()
 	var errs []error
-	for e := range s.Under(record.Networks) {
-		r, err := record.Decode[record.Network](e)
-		if err != nil {
-			continue // derive reports it
-		}
+	for _, r := range record.Each[record.Network](s, record.Networks) { // derive reports the others
 		own := block.Own(s, r.Spec.Name, node)
 		for i, sub := range r.Spec.Subnets {
 			if !wants(sub.Prefix, r.BlockBits[i], own, used[r.Spec.Name]) {

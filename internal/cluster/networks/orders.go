@@ -54,9 +54,8 @@ func (n *Networks) Holder(a netip.Addr) (id, name string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	for e := range s.Under(record.Moves) {
-		names := record.Names(record.Moves, e.Key, 2)
-		if m, err := record.Decode[record.Move](e); err == nil && names[len(names)-1] == a.String() {
+	for e, m := range record.Each[record.Move](s, record.Moves) {
+		if names := record.Names(record.Moves, e.Key, 2); names[len(names)-1] == a.String() {
 			id = m.Node
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -334,6 +335,18 @@ func Decode[T any](e kv.Entry) (v T, err error) {
 		return *new(T), fmt.Errorf("read record %s: %w", e.Key, err)
 	}
 	return v, nil
+}
+
+// Each returns the records below a prefix with their entries, in the order of their keys, without those that cannot be
+// read.
+func Each[T any](s kv.Snapshot, prefix string) iter.Seq2[kv.Entry, T] {
+	return func(yield func(kv.Entry, T) bool) {
+		for e := range s.Under(prefix) {
+			if v, err := Decode[T](e); err == nil && !yield(e, v) {
+				return
+			}
+		}
+	}
 }
 
 // Get returns the record of a key, and whether it exists.

@@ -160,23 +160,20 @@ func sameSettings(a, b record.Service) bool {
 
 // unwanted returns the removals of the services that the set has declared and does not declare any more.
 func unwanted(s kv.Snapshot, declared api.Spec) (all []change) {
-	s.Under(record.Services)(func(e kv.Entry) bool {
-		have, err := record.Decode[record.Service](e)
+	for e, have := range record.Each[record.Service](s, record.Services) {
 		stays := slices.ContainsFunc(declared.ClusterServices, func(v api.ClusterService) bool {
 			return v.Name == have.Spec.Name
 		})
-		if err == nil && have.Spec.Origin == model.FileSet(declared.Set) && !stays {
+		if have.Spec.Origin == model.FileSet(declared.Set) && !stays {
 			all = append(all, change{api.Change{Action: api.Removed, Kind: kind, Name: have.Spec.Name}, e, nil})
 		}
-		return true
-	})
+	}
 	return all
 }
 
 // after returns the snapshot with the changes.
 func after(s kv.Snapshot, all []change) kv.Snapshot {
-	entries := map[string]kv.Entry{}
-	s.Under("")(func(e kv.Entry) bool { entries[e.Key] = e; return true })
+	entries := kv.ByKey(slices.Collect(s.Under("")))
 	for _, c := range all {
 		key := record.Key(record.Services, c.Name)
 		if delete(entries, key); c.value != nil {

@@ -219,11 +219,7 @@ func checkReals(s kv.Snapshot, v model.VirtualService) error {
 
 // checkAddresses returns an error for addresses of nodes that a service cannot have.
 func checkAddresses(s kv.Snapshot, v model.VirtualService) (err error) {
-	s.Under(record.Nodes)(func(e kv.Entry) bool {
-		n, failed := record.Decode[record.Node](e)
-		if failed != nil {
-			return true // derive reports it
-		}
+	for _, n := range record.Each[record.Node](s, record.Nodes) { // derive reports the others
 		for _, a := range n.Addresses {
 			if v.Forward == model.ForwardDirect && slices.Contains(v.Addresses, a) {
 				err = fmt.Errorf("address %s: node %s has it, and each real server would get it too: choose another", a, n.Name)
@@ -232,40 +228,38 @@ func checkAddresses(s kv.Snapshot, v model.VirtualService) (err error) {
 				err = fmt.Errorf("real server %s: it is node %s itself: want sandboxes, or hosts that are no nodes", a, n.Name)
 			}
 		}
-		return err == nil
-	})
+		if err != nil {
+			break
+		}
+	}
 	return errors.Join(err, checkSubnets(s, v.Addresses))
 }
 
 // checkSubnets returns an error for an address that a node can lease.
-func checkSubnets(s kv.Snapshot, addrs []netip.Addr) (err error) {
-	s.Under(record.Networks)(func(e kv.Entry) bool {
-		n, failed := record.Decode[record.Network](e)
+func checkSubnets(s kv.Snapshot, addrs []netip.Addr) error {
+	for _, n := range record.Each[record.Network](s, record.Networks) {
 		for _, sub := range n.Spec.Subnets {
-			if i := slices.IndexFunc(addrs, sub.Prefix.Contains); failed == nil && i >= 0 {
-				err = fmt.Errorf("address %s: it is in subnet %s of network %s: choose one outside", addrs[i], sub.Prefix,
+			if i := slices.IndexFunc(addrs, sub.Prefix.Contains); i >= 0 {
+				return fmt.Errorf("address %s: it is in subnet %s of network %s: choose one outside", addrs[i], sub.Prefix,
 					n.Spec.Name)
 			}
 		}
-		return err == nil
-	})
-	return err
+	}
+	return nil
 }
 
 // checkFree returns an error if another service of the cluster has an address and port of the service.
 // Two that are created at the same time are compared by each host.
-func checkFree(s kv.Snapshot, v model.VirtualService) (err error) {
-	s.Under(record.Services)(func(e kv.Entry) bool {
-		o, failed := record.Decode[record.Service](e)
-		if failed == nil && o.Spec.Name != v.Name && o.Spec.Proto == v.Proto {
-			for _, f := range o.Spec.Frontends() {
-				if slices.Contains(v.Frontends(), f) {
-					err = fmt.Errorf("%s already belongs to service %s: choose another address or port", f, o.Spec.Name)
-					return false
-				}
+func checkFree(s kv.Snapshot, v model.VirtualService) error {
+	for _, o := range record.Each[record.Service](s, record.Services) {
+		if o.Spec.Name == v.Name || o.Spec.Proto != v.Proto {
+			continue
+		}
+		for _, f := range o.Spec.Frontends() {
+			if slices.Contains(v.Frontends(), f) {
+				return fmt.Errorf("%s already belongs to service %s: choose another address or port", f, o.Spec.Name)
 			}
 		}
-		return true
-	})
-	return err
+	}
+	return nil
 }

@@ -68,7 +68,7 @@ func (c *combined) withServers(o *object) any {
 // object.
 func (c *combined) put(name string, d *definition, value any) {
 	if !c.scoped && len(c.several) == 0 {
-		d.kind.put(&c.config, name, value)
+		d.kind.in(&c.config).Put(name, value)
 		return
 	}
 	var changes map[key]string
@@ -94,14 +94,14 @@ func (c *combined) put(name string, d *definition, value any) {
 		return
 	}
 	if changes != nil {
-		value = d.kind.clone(value)
+		value = gateway.Clone(value)
 		d.kind.references(value, func(k key, reference *string) {
 			if to, ok := changes[k]; ok {
 				*reference = to
 			}
 		})
 	}
-	d.kind.put(&c.config, name, value)
+	d.kind.in(&c.config).Put(name, value)
 }
 
 // reported adds the problems of a part, under the names that its objects have.

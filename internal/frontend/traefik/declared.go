@@ -98,16 +98,7 @@ func QualifiedAs(provider string, c gateway.Config) gateway.Config {
 // Qualified returns copies of declared values in which all names are NAME@file.
 func Qualified(s gateway.Static, c gateway.Config) (gateway.Static, gateway.Config) {
 	q := qualifier("file")
-	s.EntryPoints = slices.Clone(s.EntryPoints)
-	for i := range s.EntryPoints {
-		e := &s.EntryPoints[i]
-		e.Middlewares = slices.Clone(e.Middlewares)
-		q.names(e.Middlewares)
-		if e.TLS != nil {
-			tls := *e.TLS
-			q.options(&tls.Options)
-			e.TLS = &tls
-		}
-	}
+	s.EntryPoints = gateway.Clone(s.EntryPoints)
+	refer(s.EntryPoints, q.refer)
 	return s, QualifiedAs("file", c)
 }

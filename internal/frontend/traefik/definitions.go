@@ -34,9 +34,9 @@ func (k key) short() string { return k.name + "@docker" }
 func (p *part) define(root *tree.Node) {
 	p.own = map[key]*definition{}
 	for _, k := range kinds {
-		k.each(&p.config, func(name string, value any) {
+		for name, value := range k.in(&p.config).All() {
 			p.add(key{k, strings.TrimSuffix(name, "@docker")}, value)
-		})
+		}
 		section, list := k.labels()
 		if n := root.Child(section).Child(list); n != nil {
 			for _, child := range n.Children {
@@ -334,10 +334,10 @@ func (x *index) sameReferences(a, b *definition) bool {
 
 // references visits the references in a value to what labels define.
 func (k *kind) references(value any, visit func(k key, name *string)) {
-	if k.refer == nil || value == nil {
+	if value == nil {
 		return
 	}
-	k.refer(value, func(kind string, name *string) {
+	refer(value, func(kind string, name *string) {
 		base, ours := strings.CutSuffix(*name, "@docker")
 		if to := kindNamed(kind); ours && to != nil {
 			visit(key{to, base}, name)

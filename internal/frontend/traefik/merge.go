@@ -37,16 +37,6 @@ func (m *merger) add(s provided) {
 	slices.SortFunc(m.problems[before:], func(a, b Problem) int { return strings.Compare(a.Object, b.Object) })
 }
 
-// The maps of the objects that labels define.
-func httpRouters(c *gateway.Config) *map[string]*gateway.Router           { return &c.HTTP.Routers }
-func httpServices(c *gateway.Config) *map[string]*gateway.Service         { return &c.HTTP.Services }
-func httpMiddlewares(c *gateway.Config) *map[string]*gateway.Middleware   { return &c.HTTP.Middlewares }
-func tcpRouters(c *gateway.Config) *map[string]*gateway.TCPRouter         { return &c.TCP.Routers }
-func tcpServices(c *gateway.Config) *map[string]*gateway.TCPService       { return &c.TCP.Services }
-func tcpMiddlewares(c *gateway.Config) *map[string]*gateway.TCPMiddleware { return &c.TCP.Middlewares }
-func udpRouters(c *gateway.Config) *map[string]*gateway.UDPRouter         { return &c.UDP.Routers }
-func udpServices(c *gateway.Config) *map[string]*gateway.UDPService       { return &c.UDP.Services }
-
 // merge adds an object of the last source. kind is the index of its kind.
 func (m *merger) merge(kind int, to gateway.Objects, name string, value any) {
 	switch have := to.Get(name); {

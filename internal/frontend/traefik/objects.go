@@ -1,6 +1,7 @@
 package traefik
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -29,22 +30,15 @@ const (
 // after the other: an object with a mistake is left out, and the others stay. The names
 // in the result are not qualified.
 func (r *reporter) decodeConfig(root *tree.Node, key string) (c gateway.Config) {
-	r.decodeParts(r.unite(root, key, sectionLevels), key, []branch{
-		r.section("http", objects(r, "routers", router, &c.HTTP.Routers),
-			objects(r, "services", service, &c.HTTP.Services),
-			objects(r, "middlewares", middleware, &c.HTTP.Middlewares),
-			objects(r, "serverstransports", transport, &c.HTTP.ServersTransports)),
-		r.section("tcp", objects(r, "routers", tcpRouter, &c.TCP.Routers),
-			objects(r, "services", tcpService, &c.TCP.Services),
-			objects(r, "middlewares", tcpMiddleware, &c.TCP.Middlewares),
-			objects(r, "serverstransports", tcpTransport, &c.TCP.ServersTransports)),
-		r.section("udp", objects(r, "routers", udpRouter, &c.UDP.Routers),
-			objects(r, "services", udpService, &c.UDP.Services)),
-		r.section("tls",
-			branch{"certificates", func(n *tree.Node, key string) { r.decodeCertificates(n, key, &c.TLS) }},
-			objects(r, "options", tlsOptions, &c.TLS.Options),
-			objects(r, "stores", tlsStore, &c.TLS.Stores)),
-	})
+	parts := map[string][]branch{
+		"tls": {{"certificates", func(n *tree.Node, key string) { r.decodeCertificates(n, key, &c.TLS) }}}}
+	for _, all := range c.Objects() {
+		section, list, _ := strings.Cut(all.Section(), ".")
+		parts[section] = append(parts[section],
+			branch{list, func(n *tree.Node, key string) { r.decodeObjects(n, key, all) }})
+	}
+	r.decodeParts(r.unite(root, key, sectionLevels), key, []branch{r.section("http", parts), r.section("tcp", parts),
+		r.section("udp", parts), r.section("tls", parts)})
 	return c
 }
 
@@ -54,16 +48,11 @@ type branch struct {
 	decode func(n *tree.Node, key string)
 }
 
-// objects is a branch with objects of one kind.
-func objects[T any](r *reporter, name, kind string, into *map[string]*T) branch {
-	return branch{name, func(n *tree.Node, key string) { *into = decodeObjects[T](r, kind, n, key) }}
-}
-
-// section is a branch that has branches.
-func (r *reporter) section(name string, parts ...branch) branch {
+// section is a branch that has those of its name.
+func (r *reporter) section(name string, parts map[string][]branch) branch {
 	return branch{name, func(n *tree.Node, key string) {
 		r.valueless(n, key)
-		r.decodeParts(n, key, parts)
+		r.decodeParts(n, key, parts[name])
 	}}
 }
 
@@ -103,38 +92,34 @@ func (r *reporter) valueless(n *tree.Node, key string) {
 }
 
 // decodeObjects decodes the children of a node into objects by name.
-func decodeObjects[T any](r *reporter, kind string, n *tree.Node, key string) map[string]*T {
+func (r *reporter) decodeObjects(n *tree.Node, key string, into gateway.Objects) {
 	r.valueless(n, key)
-	found := map[string]*T{}
 	for _, child := range n.Children {
-		if v := decodeObject[T](r, kind, child, tree.Join(key, child.Name)); v != nil {
-			found[child.Name] = v
-		}
+		r.decodeObject(child, tree.Join(key, child.Name), into)
 	}
-	return found
 }
 
-// decodeObject decodes one object. It returns nil if the object is left out.
-func decodeObject[T any](r *reporter, kind string, n *tree.Node, key string) (v *T) {
-	object := r.object(kind, n.Name)
+// decodeObject decodes one object. If it has mistakes, it is left out.
+func (r *reporter) decodeObject(n *tree.Node, key string, into gateway.Objects) {
+	object := r.object(into.Kind(), n.Name)
+	at := reflect.New(reflect.TypeOf(into.New())) // the value false leaves the pointer nil
 	var mistakes []tree.Mistake
 	// The tree is only read, and the value is dropped.
-	if err := recovery.Object(object, func() { mistakes = r.decode(n, key, &v) }); err != nil {
+	if err := recovery.Object(object, func() { mistakes = r.decode(n, key, at.Interface()) }); err != nil {
 		mistakes = []tree.Mistake{{Key: key, Line: n.Line, Text: err.Error()}}
 	}
-	usable := r.mistakes(object, mistakes)
-	if usable && v != nil {
-		if err := validate(v); err != nil {
+	usable, v := r.mistakes(object, mistakes), at.Elem()
+	if usable && !v.IsNil() {
+		if err := validate(v.Interface()); err != nil {
 			usable = r.mistakes(object, []tree.Mistake{{Key: key, Line: n.Line, Text: err.Error()}})
 		}
 	}
-	if usable {
-		return v
-	}
-	if kind == router {
+	switch {
+	case usable && !v.IsNil():
+		into.Put(n.Name, v.Interface())
+	case !usable && into.Kind() == router:
 		r.keepRule(n)
 	}
-	return nil
 }
 
 func validate(v any) error {

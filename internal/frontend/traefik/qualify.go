@@ -10,14 +10,10 @@ import (
 // between them. A reference with a provider keeps it; that to @swarm means @docker.
 func qualifyConfig(c *gateway.Config, provider string) {
 	q := qualifier(provider)
-	referAll(c.HTTP.Routers, referRouter, q.refer)
-	referAll(c.HTTP.Middlewares, referMiddleware, q.refer)
-	referAll(c.HTTP.Services, referService, q.refer)
-	referAll(c.TCP.Routers, referTCPRouter, q.refer)
-	referAll(c.TCP.Services, referTCPService, q.refer)
-	referAll(c.UDP.Routers, referUDPRouter, q.refer)
-	referAll(c.UDP.Services, referUDPService, q.refer)
 	for _, all := range c.Objects() {
+		for _, value := range all.All() {
+			refer(value, q.refer)
+		}
 		if all.Kind() != tlsStore {
 			all.Rename(q.own)
 		}
@@ -28,11 +24,13 @@ func qualifyConfig(c *gateway.Config, provider string) {
 	}
 }
 
-// referAll visits the references of objects of one kind.
-func referAll[T any](objects map[string]*T, refer func(*T, visitor), v visitor) {
-	for _, value := range objects {
-		refer(value, v)
-	}
+// visitor is called with each reference of an object: the kind and the name of the object that it
+// means. It may change the name.
+type visitor func(kind string, name *string)
+
+// refer visits the references of an object.
+func refer(object any, visit visitor) {
+	gateway.Texts(object, "refers", func(t gateway.Text) { visit(t.Tag, t.Value) })
 }
 
 // qualifier is the name of the provider of unqualified names.
@@ -53,24 +51,9 @@ func (q qualifier) name(name *string) {
 	}
 }
 
-func (q qualifier) names(names []string) {
-	for i := range names {
-		q.name(&names[i])
-	}
-}
-
-// options qualifies the name of TLS options: "default" has no provider.
-func (q qualifier) options(name *string) {
-	if *name != "default" {
+// refer qualifies a reference to an object of the kind. The TLS options "default" have no provider.
+func (q qualifier) refer(kind string, name *string) {
+	if kind != tlsOptions || *name != "default" {
 		q.name(name)
 	}
-}
-
-// refer qualifies a reference to an object of the kind.
-func (q qualifier) refer(kind string, name *string) {
-	if kind == tlsOptions {
-		q.options(name)
-		return
-	}
-	q.name(name)
 }

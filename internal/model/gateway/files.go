@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
 )
@@ -15,7 +16,8 @@ type Text struct {
 	In         reflect.Value
 }
 
-// Texts calls visit with each text in what v points to whose field has the tag key, also those in a list with the tag.
+// Texts calls visit with each text in what v points to whose field has the tag key, also those in a list with the tag,
+// and those without a tag of their own in a struct with it.
 // These tags have a meaning, besides "secret" (see SecretWhole):
 //
 //   - `file:"text"`: the name of a file, or a PEM text instead. `file:"lines"` on the field NAMEFile: the name of a
@@ -49,7 +51,7 @@ func texts(v reflect.Value, key string, at Text, visit func(Text)) {
 		}
 	case reflect.Struct:
 		for field, value := range v.Fields() {
-			texts(value, key, Text{Tag: field.Tag.Get(key), Field: field.Name, In: v}, visit)
+			texts(value, key, Text{Tag: cmp.Or(field.Tag.Get(key), at.Tag), Field: field.Name, In: v}, visit)
 		}
 	}
 }
@@ -66,7 +68,7 @@ func Files(v any) (names []string) {
 }
 
 // Clone returns a copy of what v points to that shares nothing with it.
-func Clone[T any](v *T) *T { return clone(reflect.ValueOf(v)).Interface().(*T) }
+func Clone[T any](v T) T { return clone(reflect.ValueOf(v)).Interface().(T) }
 
 func clone(v reflect.Value) reflect.Value {
 	c := reflect.New(v.Type()).Elem()

@@ -44,9 +44,9 @@ type HTTP struct {
 type Router struct {
 	// EntryPoints are names. Empty: the default entry points.
 	EntryPoints []string
-	Middlewares []string
+	Middlewares []string `refers:"middleware"`
 	// Service is a name. Labels may leave it out if they define one service only.
-	Service string
+	Service string `refers:"service"`
 	Rule    string
 	// RuleSyntax is "v2", "v3", or empty: the syntax that the rule parses in.
 	RuleSyntax string
@@ -62,7 +62,7 @@ type Router struct {
 // RouterTLS says how a router's connections use TLS.
 type RouterTLS struct {
 	// Options is the name of TLS options. Empty: "default".
-	Options      string
+	Options      string `refers:"tls options"`
 	CertResolver string
 	Domains      []Domain
 }
@@ -88,7 +88,7 @@ type Service struct {
 	Mirroring           *Mirroring
 	Failover            *Failover
 	// Middlewares apply to each request to the service.
-	Middlewares []string
+	Middlewares []string `refers:"middleware"`
 }
 
 // LoadBalancer divides requests between servers.
@@ -102,7 +102,7 @@ type LoadBalancer struct {
 	// PassHostHeader sends the client's Host header. Nil means true.
 	PassHostHeader     *bool
 	ResponseForwarding *ResponseForwarding
-	ServersTransport   string
+	ServersTransport   string `refers:"transport"`
 }
 
 // Server is an HTTP server. Labels give Port and Scheme, or URL; files give URL. The tag
@@ -186,7 +186,7 @@ type ResponseForwarding struct {
 
 // Weighted divides requests between services.
 type Weighted struct {
-	Services    []WeightedService
+	Services    []WeightedService `refers:"service"`
 	Sticky      *Sticky
 	HealthCheck *struct{}
 }
@@ -200,8 +200,8 @@ type WeightedService struct {
 // Mirroring sends a share of requests to other services also, and ignores their
 // responses.
 type Mirroring struct {
-	Service string
-	Mirrors []Mirror
+	Service string   `refers:"service"`
+	Mirrors []Mirror `refers:"service"`
 	// MirrorBody: nil means true.
 	MirrorBody *bool
 	// MaxBodySize is in bytes. Nil means no limit.
@@ -217,6 +217,6 @@ type Mirror struct {
 
 // Failover sends requests to the fallback while the service is down.
 type Failover struct {
-	Service, Fallback string
+	Service, Fallback string `refers:"service"`
 	HealthCheck       *struct{}
 }

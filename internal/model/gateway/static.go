@@ -45,7 +45,7 @@ type EntryPoint struct {
 	Redirect *Redirection
 	// TLS and Middlewares are defaults of its routers.
 	TLS         *RouterTLS
-	Middlewares []string
+	Middlewares []string `refers:"middleware"`
 	// TrustedProxies are the prefixes of peers whose X-Forwarded headers are kept;
 	// Insecure keeps those of all.
 	TrustedProxies []string

@@ -13,8 +13,8 @@ type TCP struct {
 // TCPRouter sends the connections that match its rule to a service.
 type TCPRouter struct {
 	EntryPoints []string
-	Middlewares []string
-	Service     string
+	Middlewares []string `refers:"TCP middleware"`
+	Service     string   `refers:"TCP service"`
 	Rule        string
 	RuleSyntax  string
 	// Priority 0 means the length of the rule, and -1 for HostSNI(`*`).
@@ -38,7 +38,7 @@ type TCPService struct {
 // TCPLoadBalancer divides connections between servers.
 type TCPLoadBalancer struct {
 	Servers          []TCPServer
-	ServersTransport string
+	ServersTransport string `refers:"TCP transport"`
 	// ProxyProtocol and TerminationDelay (in milliseconds) are v2's places of the
 	// transport's settings.
 	ProxyProtocol    *ProxyProtocol
@@ -72,7 +72,7 @@ type TCPHealthCheck struct {
 
 // TCPWeighted divides connections between services.
 type TCPWeighted struct {
-	Services    []WeightedService
+	Services    []WeightedService `refers:"TCP service"`
 	HealthCheck *struct{}
 }
 
@@ -102,7 +102,7 @@ type UDP struct {
 // UDPRouter sends the datagrams of entry points to a service.
 type UDPRouter struct {
 	EntryPoints []string
-	Service     string
+	Service     string `refers:"UDP service"`
 }
 
 // UDPService is one of its fields: the other is nil.
@@ -126,5 +126,5 @@ type UDPServer struct {
 
 // UDPWeighted divides clients between services.
 type UDPWeighted struct {
-	Services []WeightedService
+	Services []WeightedService `refers:"UDP service"`
 }

@@ -26,8 +26,9 @@ var state = []listing{
 	{"nft -s list ruleset", "", ""},
 	{"sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all net.bridge net.ipv4.vs 2>/dev/null",
 		`send_redirects|^net\.ipv4\.vs\.am_droprate`, ""},
-	{"cat /proc/net/ip_vs 2>/dev/null", "", ""},
-	{"ss -Hltun", "", ""},
+	{"[ ! -e /proc/net/ip_vs ] || cat /proc/net/ip_vs", "", ""},
+	// Asked for TCP sockets that neither listen nor are connected, the kernel searches a table of all connections.
+	{"ss -Htn state listening; ss -Hun state unconnected", "", ""},
 }
 
 // listing is a part of a host's state: what commands print, without the lines that match drop and the text that
@@ -35,7 +36,8 @@ var state = []listing{
 type listing struct{ commands, drop, erase string }
 
 // ordered are the commands whose lines have an order, or are lines of a block.
-var ordered = []string{"ip rule; ip -6 rule", "nft -s list ruleset", "cat /proc/net/ip_vs 2>/dev/null"}
+var ordered = []string{"ip rule; ip -6 rule", "nft -s list ruleset",
+	"[ ! -e /proc/net/ip_vs ] || cat /proc/net/ip_vs"}
 
 // vethMAC is the hardware address of a veth link.
 var vethMAC = regexp.MustCompile(`^(fv[-_].*)link.ether [0-9a-f:]*`)

@@ -54,20 +54,23 @@ func (o *Output) Watch(ctx context.Context, p *child.Process, port int) {
 }
 
 // Await reports whether reached becomes true before the process ends. It polls,
-// because the kernel does not notify. It polls less often the longer it takes, because
-// some ask the kernel for all sockets.
+// because the kernel does not notify. It polls less often the longer it waits, and the
+// longer a poll takes, because some ask the kernel for all sockets.
 func Await(ctx context.Context, p *child.Process, reached func() bool) bool {
 	const often, rarely = 2 * time.Millisecond, 20 * time.Millisecond
-	for pause := often; !reached(); pause = min(pause*5/4, rarely) {
+	for pause := often; ; pause = min(pause*5/4, rarely) {
+		began := time.Now()
+		if reached() {
+			return true
+		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(max(pause, min(4*time.Since(began), 2*rarely))):
 		case <-p.Done():
 			return false
 		case <-ctx.Done():
 			return false
 		}
 	}
-	return true
 }
 
 // Listens reports whether processes listen on all of the TCP ports in the network

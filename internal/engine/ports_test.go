@@ -57,11 +57,11 @@ func TestTakenPortNamesItsOwnerAndChangesNothing(t *testing.T) {
 		{"[::1]:8080", model.UDP, false, "::1", false},
 		{"127.0.0.1:8080", model.UDP, false, "::", true},
 	} {
-		for _, via := range modes {
-			t.Run(fmt.Sprintf("%s %s listening=%v %s to %s", via, c.proto, c.listening, c.holder, c.hostAddr),
-				func(t *testing.T) {
-					hold(t, w, c.proto, netip.MustParseAddrPort(c.holder), c.listening)
-					withHolder := snapshot(t, w)
+		t.Run(fmt.Sprintf("%s listening=%v %s to %s", c.proto, c.listening, c.holder, c.hostAddr), func(t *testing.T) {
+			hold(t, w, c.proto, netip.MustParseAddrPort(c.holder), c.listening)
+			withHolder := snapshot(t, w)
+			for _, via := range modes {
+				t.Run(string(via), func(t *testing.T) {
 					want := s
 					p := model.Publish{Endpoint: "web", Via: via, Proto: c.proto,
 						HostPorts: model.PortRange{First: 8000, Last: 8100},
@@ -82,7 +82,8 @@ func TestTakenPortNamesItsOwnerAndChangesNothing(t *testing.T) {
 					}
 					unchanged(t, w, withHolder)
 				})
-		}
+			}
+		})
 	}
 	unchanged(t, w, before)
 }

@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"os"
@@ -81,114 +80,38 @@ func (h *Reader) Tracked(fn func(TrackedFlow)) error {
 // decodeTracked decodes an entry. ok says that it is TCP or UDP and its destination
 // was translated.
 func decodeTracked(message []byte) (f TrackedFlow, ok bool) {
-	d, err := netlink.NewAttributeDecoder(message)
-	if err != nil {
-		return f, false
-	}
-	d.ByteOrder = binary.BigEndian
-	var status uint32
-	var orig, reply tuple
-	for d.Next() {
-		switch d.Type() {
-		case ctTupleOrig:
-			d.Nested(orig.decode)
-		case ctTupleReply:
-			d.Nested(reply.decode)
-		case ctStatus:
-			status = d.Uint32()
-		case ctProtoInfo:
-			d.Nested(f.decodeState)
-		case ctCountersOrig:
-			d.Nested(func(n *netlink.AttributeDecoder) error { return decodeAccount(n, &f.Packets.In, &f.Bytes.In) })
-		case ctCountersReply:
-			d.Nested(func(n *netlink.AttributeDecoder) error { return decodeAccount(n, &f.Packets.Out, &f.Bytes.Out) })
-		}
-	}
-	switch orig.proto {
+	orig, reply := nlutil.Attribute(message, ctTupleOrig), nlutil.Attribute(message, ctTupleReply)
+	switch nlutil.Number(orig, ctTupleProto, ctProtoNum) {
 	case unix.IPPROTO_TCP:
 		f.Proto = model.TCP
 	case unix.IPPROTO_UDP:
 		f.Proto = model.UDP
 	}
-	f.Client = netip.AddrPortFrom(orig.src, orig.sport)
-	f.Host = netip.AddrPortFrom(orig.dst, orig.dport)
-	f.Target = netip.AddrPortFrom(reply.src, reply.sport)
-	return f, f.Proto != "" && status&statusDNAT != 0 && d.Err() == nil
+	f.Client, f.Host, f.Target = sourceOf(orig), destinationOf(orig), sourceOf(reply)
+	f.Over = nlutil.Number(message, ctProtoInfo, ctInfoTCP, ctTCPState) >= stateTimeWait
+	f.Packets.In, f.Bytes.In = account(message, ctCountersOrig)
+	f.Packets.Out, f.Bytes.Out = account(message, ctCountersReply)
+	return f, f.Proto != "" && nlutil.Number(message, ctStatus)&statusDNAT != 0
 }
 
-// decodeState decodes the state of a TCP connection and sets f.Over.
-func (f *TrackedFlow) decodeState(d *netlink.AttributeDecoder) error {
-	for d.Next() {
-		switch d.Type() {
-		case ctInfoTCP: // the nested attribute has the same number
-			d.Nested(func(tcp *netlink.AttributeDecoder) error {
-				for tcp.Next() {
-					if tcp.Type() == ctTCPState {
-						f.Over = tcp.Uint8() >= stateTimeWait
-					}
-				}
-				return tcp.Err()
-			})
-		}
+// sourceOf and destinationOf return an end of one direction of a flow.
+func sourceOf(tuple []byte) netip.AddrPort { return endOf(tuple, ctIPv4Src, ctIPv6Src, ctProtoSrc) }
+
+func destinationOf(tuple []byte) netip.AddrPort {
+	return endOf(tuple, ctIPv4Dst, ctIPv6Dst, ctProtoDst)
+}
+
+func endOf(tuple []byte, v4, v6, port uint16) netip.AddrPort {
+	addr, is4 := netip.AddrFromSlice(nlutil.Attribute(tuple, ctTupleIP, v4))
+	if !is4 {
+		addr, _ = netip.AddrFromSlice(nlutil.Attribute(tuple, ctTupleIP, v6))
 	}
-	return d.Err()
+	return netip.AddrPortFrom(addr, uint16(nlutil.Number(tuple, ctTupleProto, port)))
 }
 
-// tuple is one direction of a flow.
-type tuple struct {
-	proto        uint8
-	src, dst     netip.Addr
-	sport, dport uint16
-}
-
-func (t *tuple) decode(d *netlink.AttributeDecoder) error {
-	for d.Next() {
-		switch d.Type() {
-		case ctTupleIP:
-			d.Nested(t.decodeAddresses)
-		case ctTupleProto:
-			d.Nested(t.decodePorts)
-		}
-	}
-	return d.Err()
-}
-
-func (t *tuple) decodeAddresses(d *netlink.AttributeDecoder) error {
-	for d.Next() {
-		switch addr, _ := netip.AddrFromSlice(d.Bytes()); d.Type() {
-		case ctIPv4Src, ctIPv6Src:
-			t.src = addr
-		case ctIPv4Dst, ctIPv6Dst:
-			t.dst = addr
-		}
-	}
-	return d.Err()
-}
-
-func (t *tuple) decodePorts(d *netlink.AttributeDecoder) error {
-	for d.Next() {
-		switch d.Type() {
-		case ctProtoNum:
-			t.proto = d.Uint8()
-		case ctProtoSrc:
-			t.sport = d.Uint16()
-		case ctProtoDst:
-			t.dport = d.Uint16()
-		}
-	}
-	return d.Err()
-}
-
-func decodeAccount(d *netlink.AttributeDecoder, packets, bytes *uint64) error {
-	for d.Next() {
-		switch d.Type() {
-		case ctPackets:
-			*packets = d.Uint64()
-		case ctBytes:
-			*bytes = d.Uint64()
-		}
-	}
-	return d.Err()
+// account returns the counters of one direction.
+func account(message []byte, direction uint16) (packets, bytes uint64) {
+	return nlutil.Number(message, direction, ctPackets), nlutil.Number(message, direction, ctBytes)
 }
 
 // Fill returns the number of entries in the host's conntrack table and

@@ -164,25 +164,16 @@ func decodeLink(message []byte, nsid int32) (linkEnd, error) {
 		return linkEnd{}, errors.New("read a link: the kernel's answer is too short")
 	}
 	end := linkEnd{index: int32(binary.NativeEndian.Uint32(message[4:])), nsid: nsid, peerNSID: netns.NoID}
-	d, err := netlink.NewAttributeDecoder(message[unix.SizeofIfInfomsg:])
-	if err != nil {
-		return end, err
-	}
-	for d.Next() {
-		switch d.Type() {
-		case unix.IFLA_IFNAME:
-			end.name = d.String()
-		case unix.IFLA_IFALIAS:
-			end.alias = d.String()
-		case unix.IFLA_LINK:
-			end.peer = d.Int32()
-		case unix.IFLA_LINK_NETNSID:
-			end.peerNSID = d.Int32()
-		case unix.IFLA_STATS64:
-			end.traffic = decodeTraffic(d.Bytes())
+	attrs := message[unix.SizeofIfInfomsg:]
+	end.name = unix.ByteSliceToString(nlutil.Attribute(attrs, unix.IFLA_IFNAME))
+	end.alias = unix.ByteSliceToString(nlutil.Attribute(attrs, unix.IFLA_IFALIAS))
+	end.traffic = decodeTraffic(nlutil.Attribute(attrs, unix.IFLA_STATS64))
+	for kind, into := range map[uint16]*int32{unix.IFLA_LINK: &end.peer, unix.IFLA_LINK_NETNSID: &end.peerNSID} {
+		if value := nlutil.Attribute(attrs, kind); len(value) == 4 {
+			*into = int32(binary.NativeEndian.Uint32(value))
 		}
 	}
-	return end, d.Err()
+	return end, nil
 }
 
 // decodeTraffic decodes a struct rtnl_link_stats64.

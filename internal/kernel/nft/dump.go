@@ -206,11 +206,7 @@ func (r reader) rules(family nftables.TableFamily, names ...string) ([]foundRule
 // sets returns the names of the sets and maps in the table.
 func (r reader) sets(t *nftables.Table) (names []string, err error) {
 	err = r.dump(unix.NFT_MSG_GETSET, request(t.Family, t.Name), func(_ nftables.TableFamily, attrs []byte) {
-		nlutil.Attributes(attrs, func(kind uint16, value []byte) {
-			if kind == unix.NFTA_SET_NAME {
-				names = append(names, unix.ByteSliceToString(value))
-			}
-		})
+		names = append(names, unix.ByteSliceToString(nlutil.Attribute(attrs, unix.NFTA_SET_NAME)))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list nft sets: %w", err)
@@ -240,12 +236,8 @@ func (r reader) elements(s *nftables.Set) ([]nftables.SetElement, error) {
 	var all []nftables.SetElement
 	body := request(s.Table.Family, s.Table.Name, s.Name)
 	err := r.dump(unix.NFT_MSG_GETSETELEM, body, func(family nftables.TableFamily, attrs []byte) {
-		nlutil.Attributes(attrs, func(kind uint16, list []byte) {
-			if kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				return
-			}
-			nlutil.Attributes(list, func(_ uint16, attrs []byte) { all = append(all, decodeSetElement(family, attrs)) })
-		})
+		nlutil.Attributes(nlutil.Attribute(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS),
+			func(_ uint16, attrs []byte) { all = append(all, decodeSetElement(family, attrs)) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read nft set %s: %w", s.Name, err)
@@ -292,13 +284,11 @@ func takeCounter(e *nftables.SetElement, of expr.Any) {
 }
 
 // dataOf returns the value, or the attributes of the verdict, in a nested attribute.
-func dataOf(attr []byte) (data []byte) {
-	nlutil.Attributes(attr, func(kind uint16, value []byte) {
-		if kind == unix.NFTA_DATA_VALUE || kind == unix.NFTA_DATA_VERDICT {
-			data = value
-		}
-	})
-	return data
+func dataOf(attr []byte) []byte {
+	if data := nlutil.Attribute(attr, unix.NFTA_DATA_VALUE); data != nil {
+		return data
+	}
+	return nlutil.Attribute(attr, unix.NFTA_DATA_VERDICT)
 }
 
 // uint32Of and uint64Of return a number in network byte order, or 0 if the value has

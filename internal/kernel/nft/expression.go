@@ -40,16 +40,8 @@ var libraryExpressions = map[string]func() expr.Any{
 
 // decodeExpression decodes one expression: its name and its attributes.
 func decodeExpression(family nftables.TableFamily, attrs []byte) expr.Any {
-	var name string
-	var data []byte
-	nlutil.Attributes(attrs, func(kind uint16, value []byte) {
-		switch kind {
-		case unix.NFTA_EXPR_NAME:
-			name = unix.ByteSliceToString(value)
-		case unix.NFTA_EXPR_DATA:
-			data = value
-		}
-	})
+	name := unix.ByteSliceToString(nlutil.Attribute(attrs, unix.NFTA_EXPR_NAME))
+	data := nlutil.Attribute(attrs, unix.NFTA_EXPR_DATA)
 	switch name {
 	case "ct":
 		return decodeCt(data)

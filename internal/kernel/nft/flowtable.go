@@ -75,7 +75,7 @@ func (r reader) readFlows() (f flows, whole bool, err error) {
 				return
 			}
 			found = true
-			devices := nlutil.Attribute(nlutil.Attribute(attrs, flowtableHook), flowtableDevices)
+			devices := nlutil.Attribute(attrs, flowtableHook, flowtableDevices)
 			nlutil.Attributes(devices, func(_ uint16, name []byte) { f.devices[unix.ByteSliceToString(name)] = true })
 		})
 	return f, found, err

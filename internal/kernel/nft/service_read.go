@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
-	mdlayher "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -135,20 +135,8 @@ func (h *Handle) findEntries(of func(string) *foundService) error {
 
 // verdictIs reads the verdict of an element, and the name of its target chain.
 func verdictIs(data []byte) (code int32, chain string) {
-	d, err := mdlayher.NewAttributeDecoder(data)
-	if err != nil {
-		return 0, ""
-	}
-	d.ByteOrder = binary.BigEndian
-	for d.Next() {
-		switch d.Type() {
-		case unix.NFTA_VERDICT_CODE:
-			code = int32(d.Uint32())
-		case unix.NFTA_VERDICT_CHAIN:
-			chain = d.String()
-		}
-	}
-	return code, chain
+	return int32(nlutil.Number(data, unix.NFTA_VERDICT_CODE)),
+		unix.ByteSliceToString(nlutil.Attribute(data, unix.NFTA_VERDICT_CHAIN))
 }
 
 // serviceMatches reports whether what was found equals the service. It does not

@@ -7,7 +7,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/mdlayher/netlink"
+	"fairlead/internal/kernel/nlutil"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -29,11 +30,7 @@ func (t *Tracer) Next(deadline time.Time) ([]TraceEvent, error) {
 		if m.Header.Type != unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_TRACE || len(m.Data) < 4 {
 			continue
 		}
-		s, err := t.event(m.Data)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
+		all = append(all, t.event(m.Data))
 	}
 	return all, nil
 }
@@ -64,57 +61,43 @@ func (t *Tracer) ready(deadline time.Time) (bool, error) {
 }
 
 // event decodes a trace message (enum nft_trace_attributes).
-func (t *Tracer) event(data []byte) (TraceEvent, error) {
+func (t *Tracer) event(data []byte) TraceEvent {
 	s := TraceEvent{Family: nftFamilyNames[data[0]]}
-	attrs, err := netlink.UnmarshalAttributes(data[4:])
-	if err != nil {
-		return s, fmt.Errorf("read traces: %w", err)
-	}
 	var network, transport []byte
-	for _, a := range attrs {
-		switch a.Type &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER) {
+	nlutil.Attributes(data[nfgenLen:], func(kind uint16, value []byte) {
+		switch kind {
 		case unix.NFTA_TRACE_TABLE:
-			s.Table = unix.ByteSliceToString(a.Data)
+			s.Table = unix.ByteSliceToString(value)
 		case unix.NFTA_TRACE_CHAIN:
-			s.Chain = unix.ByteSliceToString(a.Data)
+			s.Chain = unix.ByteSliceToString(value)
 		case unix.NFTA_TRACE_RULE_HANDLE:
-			s.Handle = binary.BigEndian.Uint64(a.Data)
+			s.Handle = uint64Of(value)
 		case unix.NFTA_TRACE_VERDICT:
-			s.Dropped = verdictOf(a.Data) == nfDrop
+			code := nlutil.Attribute(value, unix.NFTA_VERDICT_CODE)
+			s.Dropped = len(code) == 4 && uint32Of(code) == nfDrop
 		case unix.NFTA_TRACE_POLICY:
-			s.Dropped = s.Dropped || binary.BigEndian.Uint32(a.Data) == nfDrop
+			s.Dropped = s.Dropped || uint32Of(value) == nfDrop
 		case unix.NFTA_TRACE_IIF:
-			s.In = t.links[binary.BigEndian.Uint32(a.Data)]
+			s.In = t.links[uint32Of(value)]
 		case unix.NFTA_TRACE_OIF:
-			s.Out = t.links[binary.BigEndian.Uint32(a.Data)]
+			s.Out = t.links[uint32Of(value)]
 		case unix.NFTA_TRACE_NETWORK_HEADER:
-			network = a.Data
+			network = value
 		case unix.NFTA_TRACE_TRANSPORT_HEADER:
-			transport = a.Data
+			transport = value
 		}
-	}
+	})
 	s.Src, s.Dst = packetEnds(network, transport)
 	if s.Table == t.name {
 		s.Hook, s.Table = s.Chain, ""
 	}
-	return s, nil
+	return s
 }
 
 // nfDrop is the verdict NF_DROP.
 const nfDrop = 0
 
 var nftFamilyNames = map[byte]string{unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_INET: "inet"}
-
-// verdictOf returns the code of a verdict, -1 if there is none.
-func verdictOf(data []byte) int64 {
-	attrs, err := netlink.UnmarshalAttributes(data)
-	for _, a := range attrs {
-		if err == nil && a.Type == unix.NFTA_VERDICT_CODE && len(a.Data) == 4 {
-			return int64(int32(binary.BigEndian.Uint32(a.Data)))
-		}
-	}
-	return -1
-}
 
 // packetEnds returns the source and the destination of a packet. They are invalid
 // if the trace message has no network header: only the first message of each chain

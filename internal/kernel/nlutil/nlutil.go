@@ -51,15 +51,33 @@ func Absent(err error) bool {
 		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)
 }
 
-// Attribute returns the value of a netlink attribute, or nil if it is missing.
-func Attribute(attrs []byte, kind uint16) []byte {
-	list, err := nl.ParseRouteAttr(attrs)
-	for _, a := range list {
-		if err == nil && a.Attr.Type&nl.NLA_TYPE_MASK == kind {
-			return a.Value
-		}
+// Attribute returns the value of a netlink attribute, or nil if it is missing. Each further kind is that of an
+// attribute within the one before.
+func Attribute(attrs []byte, kinds ...uint16) []byte {
+	for _, wanted := range kinds {
+		var found []byte
+		Attributes(attrs, func(kind uint16, value []byte) {
+			if kind == wanted && found == nil {
+				found = value
+			}
+		})
+		attrs = found
 	}
-	return nil
+	return attrs
+}
+
+// Flag reports whether an attribute of one byte is not 0. It returns false if it is missing.
+func Flag(attrs []byte, kinds ...uint16) bool {
+	value := Attribute(attrs, kinds...)
+	return len(value) == 1 && value[0] != 0
+}
+
+// Number returns an attribute that is a number in network byte order, or 0 if it is missing.
+func Number(attrs []byte, kinds ...uint16) (n uint64) {
+	for _, b := range Attribute(attrs, kinds...) {
+		n = n<<8 | uint64(b)
+	}
+	return n
 }
 
 // Attributes calls fn for each attribute in b.

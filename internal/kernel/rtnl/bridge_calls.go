@@ -11,12 +11,6 @@ import (
 // the IP rules (br_netfilter).
 type bridgeCalls struct{ v4, v6 bool }
 
-// Attributes of a bridge (linux/if_link.h: IFLA_BR_NF_CALL_*).
-const (
-	bridgeCallIPTables  = 36
-	bridgeCallIP6Tables = 37
-)
-
 // callsOf returns the settings of the bridges among links, by the index of the link.
 // messages are the kernel's about the links.
 func callsOf(messages [][]byte) map[int]bridgeCalls {
@@ -27,12 +21,8 @@ func callsOf(messages [][]byte) map[int]bridgeCalls {
 		if kind := nlutil.Attribute(info, unix.IFLA_INFO_KIND); unix.ByteSliceToString(kind) != "bridge" {
 			continue
 		}
-		data := nlutil.Attribute(info, unix.IFLA_INFO_DATA)
-		on := func(kind uint16) bool {
-			value := nlutil.Attribute(data, kind)
-			return len(value) == 1 && value[0] != 0
-		}
-		found[int(l.Index)] = bridgeCalls{on(bridgeCallIPTables), on(bridgeCallIP6Tables)}
+		found[int(l.Index)] = bridgeCalls{nlutil.Flag(info, unix.IFLA_INFO_DATA, unix.IFLA_BR_NF_CALL_IPTABLES),
+			nlutil.Flag(info, unix.IFLA_INFO_DATA, unix.IFLA_BR_NF_CALL_IP6TABLES)}
 	}
 	return found
 }

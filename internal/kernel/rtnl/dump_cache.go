@@ -50,16 +50,7 @@ func (h *Reader) readHairpins() (modes map[int]bool, err error) {
 	modes = map[int]bool{}
 	for _, m := range messages {
 		link := nl.DeserializeIfInfomsg(m)
-		attrs, err := nl.ParseRouteAttrAsMap(m[link.Len():])
-		if err != nil {
-			return nil, err
-		}
-		port, err := nl.ParseRouteAttrAsMap(attrs[unix.IFLA_PROTINFO|unix.NLA_F_NESTED].Value)
-		if err != nil {
-			return nil, err
-		}
-		mode := port[nl.IFLA_BRPORT_MODE].Value
-		modes[int(link.Index)] = len(mode) > 0 && mode[0] != 0
+		modes[int(link.Index)] = nlutil.Flag(m[link.Len():], unix.IFLA_PROTINFO, nl.IFLA_BRPORT_MODE)
 	}
 	return modes, err
 }

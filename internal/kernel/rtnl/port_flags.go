@@ -47,24 +47,9 @@ func (h *Reader) portFlags() (map[int]PortFlags, error) {
 	found := map[int]PortFlags{}
 	for _, m := range messages {
 		link := nl.DeserializeIfInfomsg(m)
-		attrs, err := nl.ParseRouteAttr(m[link.Len():])
-		if err != nil {
-			return nil, fmt.Errorf("read a bridge port: %w", err)
-		}
-		for _, a := range attrs {
-			if a.Attr.Type&^unix.NLA_F_NESTED != unix.IFLA_PROTINFO {
-				continue
-			}
-			info, err := nl.ParseRouteAttr(a.Value)
-			if err != nil {
-				return nil, fmt.Errorf("read a bridge port: %w", err)
-			}
+		if info := nlutil.Attribute(m[link.Len():], unix.IFLA_PROTINFO); info != nil {
 			f := PortFlags{State: portStates[3]}
-			for _, i := range info {
-				if len(i.Value) > 0 {
-					f.read(i.Attr.Type, i.Value[0])
-				}
-			}
+			nlutil.Attributes(info, f.read)
 			found[int(link.Index)] = f
 		}
 	}
@@ -85,7 +70,12 @@ func (h *Reader) dumpLinks(family int) (messages [][]byte, err error) {
 	return messages, err
 }
 
-func (f *PortFlags) read(kind uint16, value byte) {
+// read reads one attribute of a port.
+func (f *PortFlags) read(kind uint16, of []byte) {
+	if len(of) == 0 {
+		return
+	}
+	value := of[0]
 	off := map[uint16]string{portLearning: "learning off", portFlood: "flood off", portMulticast: "mcast_flood off",
 		portBroadcast: "bcast_flood off"}
 	on := map[uint16]string{portSuppress: "neigh_suppress on", portLocked: "locked on"}

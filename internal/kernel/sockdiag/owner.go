@@ -185,8 +185,7 @@ func dumpBound(proto model.Proto, family uint8, port uint16, states tcpStates) (
 		if family == unix.AF_INET {
 			s.addr = netip.AddrFrom4([4]byte(m[8:12]))
 		}
-		only := nlutil.Attribute(m[diagMessageLen:], diagV6Only)
-		s.v6only = len(only) == 1 && only[0] == 1
+		s.v6only = nlutil.Flag(m[diagMessageLen:], diagV6Only)
 		if id := nlutil.Attribute(m[diagMessageLen:], diagCgroup); len(id) == 8 {
 			s.cgroup = binary.NativeEndian.Uint64(id)
 		}

@@ -142,12 +142,6 @@ func (s *linkState) takeData(value []byte) {
 		s.data = sum.Sum64()
 		return
 	}
-	flags := 0
-	nlutil.Attributes(value, func(kind uint16, value []byte) {
-		if (kind == unix.IFLA_BR_NF_CALL_IPTABLES || kind == unix.IFLA_BR_NF_CALL_IP6TABLES) && len(value) > 0 &&
-			value[0] != 0 {
-			flags++
-		}
-	})
-	s.filter = flags == 2
+	s.filter = nlutil.Flag(value, unix.IFLA_BR_NF_CALL_IPTABLES) &&
+		nlutil.Flag(value, unix.IFLA_BR_NF_CALL_IP6TABLES)
 }

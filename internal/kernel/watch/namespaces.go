@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"syscall"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -65,14 +64,8 @@ func endedNamespaces(socket *nl.NetlinkSocket) ([]int, error) {
 		if m.Header.Type != unix.RTM_DELNSID || len(m.Data) < rtgen {
 			continue
 		}
-		attrs, err := nl.ParseRouteAttr(m.Data[rtgen:])
-		if err != nil {
-			return nil, err
-		}
-		i := slices.IndexFunc(attrs,
-			func(a syscall.NetlinkRouteAttr) bool { return a.Attr.Type == netlink.NETNSA_NSID })
-		if i >= 0 && len(attrs[i].Value) >= 4 {
-			ids = append(ids, int(int32(nl.NativeEndian().Uint32(attrs[i].Value))))
+		if id := nlutil.Attribute(m.Data[rtgen:], netlink.NETNSA_NSID); len(id) >= 4 {
+			ids = append(ids, int(int32(nl.NativeEndian().Uint32(id))))
 		}
 	}
 	return ids, nil

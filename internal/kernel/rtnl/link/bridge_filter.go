@@ -51,13 +51,8 @@ func (h *Handle) bridgeFilter(bridge netlink.Link) (on bool, err error) {
 		if err != nil || len(links) != 1 {
 			return err
 		}
-		attrs := links[0][unix.SizeofIfInfomsg:]
-		for _, nested := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
-			attrs = nlutil.Attribute(attrs, nested)
-		}
-		v4, v6 := nlutil.Attribute(attrs, unix.IFLA_BR_NF_CALL_IPTABLES),
-			nlutil.Attribute(attrs, unix.IFLA_BR_NF_CALL_IP6TABLES)
-		on = len(v4) == 1 && v4[0] == 1 && len(v6) == 1 && v6[0] == 1
+		data := nlutil.Attribute(links[0][unix.SizeofIfInfomsg:], unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA)
+		on = nlutil.Flag(data, unix.IFLA_BR_NF_CALL_IPTABLES) && nlutil.Flag(data, unix.IFLA_BR_NF_CALL_IP6TABLES)
 		return nil
 	})
 	return on, err

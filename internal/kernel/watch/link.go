@@ -86,22 +86,16 @@ func (w *Watcher) notePort(id linkID, m message, before *linkState) {
 	}
 	now := *before
 	now.needsCheck = false
-	nlutil.Attributes(m.body[unix.SizeofIfInfomsg:], func(kind uint16, value []byte) {
-		if kind == unix.IFLA_PROTINFO {
-			now.takePort(value)
-		}
-	})
+	now.takePort(nlutil.Attribute(m.body[unix.SizeofIfInfomsg:], unix.IFLA_PROTINFO))
 	w.links[id] = &now
 	w.seen.noteLink(id, &now)
 }
 
 // takePort reads the attributes of a bridge port.
 func (s *linkState) takePort(value []byte) {
-	nlutil.Attributes(value, func(kind uint16, value []byte) {
-		if kind == nl.IFLA_BRPORT_MODE && len(value) > 0 {
-			s.hairpin = value[0] != 0
-		}
-	})
+	if mode := nlutil.Attribute(value, nl.IFLA_BRPORT_MODE); len(mode) > 0 {
+		s.hairpin = mode[0] != 0
+	}
 }
 
 // take reads one attribute of a link.

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -61,12 +62,18 @@ func endedNamespaces(socket *nl.NetlinkSocket) ([]int, error) {
 	}
 	var ids []int
 	for _, m := range messages {
-		if m.Header.Type != unix.RTM_DELNSID || len(m.Data) < rtgen {
-			continue
-		}
-		if id := nlutil.Attribute(m.Data[rtgen:], netlink.NETNSA_NSID); len(id) >= 4 {
-			ids = append(ids, int(int32(nl.NativeEndian().Uint32(id))))
+		if id, ok := endedID(m.Data); ok && m.Header.Type == unix.RTM_DELNSID {
+			ids = append(ids, id)
 		}
 	}
 	return ids, nil
+}
+
+// endedID returns the id of the namespace that a message is about.
+func endedID(body []byte) (id int, ok bool) {
+	value := nlutil.Attribute(body[min(rtgen, len(body)):], netlink.NETNSA_NSID)
+	if len(value) < 4 {
+		return 0, false
+	}
+	return int(int32(binary.NativeEndian.Uint32(value))), true
 }

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -53,11 +52,9 @@ func (w *Watcher) noteRoute(ns int, m message) {
 	case unix.RTM_DELTFILTER:
 		w.seen.bpf = true // before Linux 6.6, Fairlead's programs are tc filters
 	case unix.RTM_DELNSID:
-		nlutil.Attributes(m.body[min(rtgen, len(m.body)):], func(kind uint16, value []byte) {
-			if kind == netlink.NETNSA_NSID && len(value) >= 4 {
-				w.forgetNamespace(int(int32(binary.NativeEndian.Uint32(value))))
-			}
-		})
+		if id, ok := endedID(m.body); ok {
+			w.forgetNamespace(id)
+		}
 	}
 }
 
@@ -74,18 +71,10 @@ func (w *Watcher) noteAddress(ns int, m message) {
 	if len(m.body) < unix.SizeofIfAddrmsg {
 		return
 	}
-	var addr, local netip.Addr
-	nlutil.Attributes(m.body[unix.SizeofIfAddrmsg:], func(kind uint16, value []byte) {
-		a, _ := netip.AddrFromSlice(value)
-		switch kind {
-		case unix.IFA_ADDRESS:
-			addr = a
-		case unix.IFA_LOCAL:
-			local = a
-		}
-	})
-	if local.IsValid() {
-		addr = local // IFA_ADDRESS is then the peer of a point-to-point link
+	attrs := m.body[unix.SizeofIfAddrmsg:]
+	addr, ok := netip.AddrFromSlice(nlutil.Attribute(attrs, unix.IFA_LOCAL))
+	if !ok { // else IFA_ADDRESS is the peer of a point-to-point link
+		addr, _ = netip.AddrFromSlice(nlutil.Attribute(attrs, unix.IFA_ADDRESS))
 	}
 	id := linkID{ns, int(binary.NativeEndian.Uint32(m.body[4:]))}
 	at := addressAt{ns, w.nameOf(id), netip.PrefixFrom(addr, int(m.body[1]))}
@@ -105,9 +94,8 @@ func (w *Watcher) noteRouteEntry(ns int, m message) {
 		return
 	}
 	if ns == netns.NoID {
-		nlutil.Attributes(m.body[unix.SizeofRtMsg:], func(kind uint16, _ []byte) {
-			w.seen.multipath = w.seen.multipath || kind == unix.RTA_MULTIPATH
-		})
+		several := nlutil.Attribute(m.body[unix.SizeofRtMsg:], unix.RTA_MULTIPATH) != nil
+		w.seen.multipath = w.seen.multipath || several
 	}
 	if m.body[4] != unix.RT_TABLE_MAIN {
 		return
@@ -137,16 +125,10 @@ func (w *Watcher) noteQdisc(ns int, m message) {
 		return
 	}
 	q := qdiscState{handle: binary.NativeEndian.Uint32(m.body[8:]), gone: m.kind == unix.RTM_DELQDISC}
-	nlutil.Attributes(m.body[nl.SizeofTcMsg:], func(kind uint16, value []byte) {
-		if kind != nl.TCA_OPTIONS {
-			return
-		}
-		nlutil.Attributes(value, func(kind uint16, value []byte) {
-			if kind == nl.TCA_TBF_PARMS && len(value) >= nl.SizeofTcTbfQopt {
-				q.rate = uint64(nl.DeserializeTcTbfQopt(value).Rate.Rate)
-			}
-		})
-	})
+	bucket := nlutil.Attribute(m.body[nl.SizeofTcMsg:], nl.TCA_OPTIONS, nl.TCA_TBF_PARMS)
+	if len(bucket) >= nl.SizeofTcTbfQopt {
+		q.rate = uint64(nl.DeserializeTcTbfQopt(bucket).Rate.Rate)
+	}
 	w.seen.noteQdisc(qdiscAt{ns, w.nameOf(linkID{ns, int(binary.NativeEndian.Uint32(m.body[4:]))})}, q)
 }
 
@@ -208,31 +190,21 @@ func (w *Watcher) noteRules(_ int, m message) {
 		return
 	}
 	if m.kind == nfMessageGen {
-		var pid uint32
-		var name string
-		nlutil.Attributes(m.body[nfgen:], func(kind uint16, value []byte) {
-			switch kind {
-			case nfGenPID:
-				pid = binary.BigEndian.Uint32(value)
-			case nfGenProcess:
-				name = unix.ByteSliceToString(value)
-			}
-		})
 		w.NoteRules()
-		w.seen.noteAuthor(fmt.Sprintf("%s (process %d)", name, pid))
+		w.seen.noteAuthor(fmt.Sprintf("%s (process %d)",
+			unix.ByteSliceToString(nlutil.Attribute(m.body[nfgen:], nfGenProcess)),
+			nlutil.Number(m.body[nfgen:], nfGenPID)))
 		return
 	}
-	nlutil.Attributes(m.body[nfgen:], func(kind uint16, value []byte) {
-		if kind == nfTableName && isFilterTable(m.body[0], unix.ByteSliceToString(value)) {
-			w.seen.firewall = true
-		}
-		if kind != nfTableName || m.body[0] != unix.NFPROTO_INET || !bytes.HasPrefix(value, []byte(plan.Mark)) {
-			return
-		}
-		table := unix.ByteSliceToString(value)
-		known := []string{plan.Mark, plan.ServicesTable, plan.GuardTable, plan.IPVSTableName, plan.FlowtableName}
-		if _, isNoTrack := plan.NoTrackOf(table); isNoTrack || slices.Contains(known, table) {
-			w.seen.noteTable(strings.Clone(table))
-		}
-	})
+	table := unix.ByteSliceToString(nlutil.Attribute(m.body[nfgen:], nfTableName))
+	if isFilterTable(m.body[0], table) {
+		w.seen.firewall = true
+	}
+	if m.body[0] != unix.NFPROTO_INET || !strings.HasPrefix(table, plan.Mark) {
+		return
+	}
+	known := []string{plan.Mark, plan.ServicesTable, plan.GuardTable, plan.IPVSTableName, plan.FlowtableName}
+	if _, isNoTrack := plan.NoTrackOf(table); isNoTrack || slices.Contains(known, table) {
+		w.seen.noteTable(table)
+	}
 }

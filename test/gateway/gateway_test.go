@@ -3,11 +3,13 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -117,15 +119,32 @@ func (s *stack) logs() string {
 // their answers.
 func (s *stack) wantLog(container string, texts ...string) {
 	s.Helper()
-	s.patiently(func() (bool, string) {
-		out, err := s.engine.Docker(s.Context(), "logs", container).CombinedOutput()
-		for _, text := range texts {
-			if !strings.Contains(string(out), text) {
-				return false, fmt.Sprintf("the log of %s lacks %s: %v\n%s", container, text, err, out)
-			}
-		}
-		return true, ""
-	})
+	ctx, cancel := context.WithTimeout(s.Context(), place.Timeout)
+	defer cancel()
+	cmd := s.engine.Docker(ctx, "logs", "--follow", container)
+	log := &expected{texts: texts, found: cancel}
+	cmd.Stdout, cmd.Stderr = log, log
+	err := cmd.Run() // until the log has the texts
+	if len(log.texts) > 0 {
+		s.Fatalf("the log of %s lacks %q: %v\n%s", container, log.texts, err, &log.said)
+	}
+}
+
+// expected is an output that must have texts.
+type expected struct {
+	// texts are those that it does not have yet. found is called when it has all.
+	texts []string
+	found func()
+	said  strings.Builder
+}
+
+func (e *expected) Write(b []byte) (int, error) {
+	e.said.Write(b)
+	e.texts = slices.DeleteFunc(e.texts, func(text string) bool { return strings.Contains(e.said.String(), text) })
+	if len(e.texts) == 0 {
+		e.found()
+	}
+	return len(b), nil
 }
 
 // patiently asks until something holds, for up to a minute. Nothing announces that Docker and the

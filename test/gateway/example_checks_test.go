@@ -169,14 +169,14 @@ func tcpSNI(x *example) {
 		}
 	}
 	const accepted = "\x20\x02\x00\x00" // CONNACK (MQTT 3.1.1, 3.2)
-	connect := func(name string) (answer []byte, err error) {
+	connect := func(name string, wait time.Duration) (answer []byte, err error) {
 		conn, err := x.dial(":8883")
 		if err != nil {
 			return nil, err
 		}
 		defer conn.Close()
 		secure := tls.Client(conn, &tls.Config{ServerName: name, RootCAs: x.roots})
-		_ = secure.SetDeadline(time.Now().Add(place.Timeout))
+		_ = secure.SetDeadline(time.Now().Add(wait))
 		if _, err := secure.Write([]byte("\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00")); err != nil {
 			return nil, err
 		}
@@ -185,10 +185,11 @@ func tcpSNI(x *example) {
 		return answer, err
 	}
 	x.patiently(func() (bool, string) {
-		answer, err := connect("mqtt.example.com")
+		answer, err := connect("mqtt.example.com", place.Timeout)
 		return err == nil && string(answer) == accepted, fmt.Sprintf("mqtt: %x %v", answer, err)
 	})
-	if answer, _ := connect("other.example.com"); string(answer) == accepted {
+	// The gateway waits for the rest of an HTTP request.
+	if answer, _ := connect("other.example.com", 3*time.Second); string(answer) == accepted {
 		x.Error("a client gets the server of another name than it asks for")
 	}
 }

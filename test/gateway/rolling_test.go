@@ -62,9 +62,9 @@ const (
 func (x *example) change(l *load, dir string, count int) {
 	x.Helper()
 	var runs []result.Run
-	length := changePause * time.Duration(min(count, perRound))
 	first := x.reloads()
 	for round, done := 1, 0; done < count; round++ {
+		length := changePause * time.Duration(min(count-done, perRound))
 		for order, path := range []string{unchanged, changing, unchanged} {
 			wantAll(x.T, "between the windows", l.next())
 			if path == changing {
@@ -93,8 +93,9 @@ func (x *example) change(l *load, dir string, count int) {
 	}
 }
 
-// changePause is the time from a change to the next: changes within 100 ms count as one.
-const changePause = 120 * time.Millisecond
+// changePause is the time from a change to the next. The gateway uses a text that two reads have found, each 100 ms
+// after the last change, so changes within 200 ms count as one.
+const changePause = 300 * time.Millisecond
 
 // rewrite writes a file with another router again and again.
 func (x *example) rewrite(dir string, length time.Duration) {

@@ -79,12 +79,7 @@ func newSeed(t *testing.T) *seed {
 // up starts the stacks. They are removed at the end of the test.
 func (x *seed) up() {
 	x.Helper()
-	x.Cleanup(func() {
-		down := x.command(context.Background(), "down", "--timeout", "1", "--volumes")
-		if out, err := down.CombinedOutput(); err != nil {
-			x.Errorf("compose down: %v\n%s", err, out)
-		}
-	})
+	x.Cleanup(func() { x.down("dockerlab") })
 	x.Cleanup(func() {
 		if x.Failed() {
 			out, _ := x.command(context.Background(), "logs", "--no-color").CombinedOutput()

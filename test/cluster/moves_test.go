@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -36,7 +35,7 @@ func newMoving(l *lan, network, driver, subnet string) *moving {
 	l.hosts[0].Run("network", "create", network, "--cluster", "--driver", driver, "--subnet", subnet)
 	m := &moving{lan: l, network: network}
 	for _, h := range l.hosts {
-		l.until(h.name+" has the network", func() bool { return strings.Contains(h.Run("network", "ls"), network) })
+		l.until(h.name+" has the network", func() bool { return h.hasNetwork(network) })
 		m.from = append(m.from, l.boxAt(h, network))
 	}
 	m.addr = m.from[0].addr

@@ -28,6 +28,7 @@ var networks = []struct {
 
 // TestEngines runs all tests of this package that share one host per engine.
 func TestEngines(t *testing.T) {
+	t.Parallel()
 	dir := programs(t)
 	for name, programs := range engines.All(t) {
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 // TestDefaultHost runs Docker with its default flags: it filters packets, enables forwarding, and
 // therefore drops forwarded packets.
 func TestDefaultHost(t *testing.T) {
+	t.Parallel()
 	dir := programs(t)
 	for name, programs := range engines.All(t) {
 		t.Run(name, func(t *testing.T) {

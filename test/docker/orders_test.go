@@ -21,6 +21,7 @@ import (
 //
 // FAIRLEAD_ORDERS is the number of orders, FAIRLEAD_SEED the seed of the random numbers.
 func TestOrders(t *testing.T) {
+	t.Parallel()
 	count, seed := variable(t, "FAIRLEAD_ORDERS", 2), variable(t, "FAIRLEAD_SEED", 12)
 	hosts := min(max(count/10, 1), 3)
 	dir := programs(t)

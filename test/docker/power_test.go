@@ -19,6 +19,7 @@ import (
 // FAIRLEAD_POWER is the number of power losses per order. If it is set, the test also measures how long Docker's API
 // takes to answer, with Fairlead's networks and with Docker's own.
 func TestPowerLoss(t *testing.T) {
+	t.Parallel()
 	rounds := variable(t, "FAIRLEAD_POWER", 1)
 	dir := programs(t)
 	for name, programs := range engines.All(t) {

@@ -1,5 +1,5 @@
-// Package alarm waits for times that are far away, by a clock that may be set and on a host that may be suspended. It
-// starts nothing by itself.
+// Package alarm waits for times that are far away, by a clock that may be set and on a host that may be suspended, and
+// has the signals by which goroutines wake others. It starts nothing by itself.
 //
 // The timers of the runtime use CLOCK_MONOTONIC: they stop while the host is suspended, and do not notice that the time
 // of day is set. So no sleep here is longer than Longest, and the caller's clock is read again after each.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/model"
 )
 
@@ -65,7 +66,7 @@ type PoolChange struct {
 type Monitor struct {
 	o Options
 	// kick wakes the loop before its planned time.
-	kick chan struct{}
+	kick alarm.Signal
 	work sync.WaitGroup
 
 	mu       sync.Mutex
@@ -92,7 +93,7 @@ type Monitor struct {
 // Its methods are safe for concurrent use.
 func NewMonitor(o Options) *Monitor {
 	o.InFlight = cmp.Or(o.InFlight, defaultInFlight())
-	return &Monitor{o: o, kick: make(chan struct{}, 1), services: map[string]*service{}, hosts: map[string]*host{},
+	return &Monitor{o: o, kick: alarm.NewSignal(), services: map[string]*service{}, hosts: map[string]*host{},
 		touched: map[string]bool{}, waiting: newQueue(o.InFlight)}
 }
 
@@ -174,7 +175,7 @@ func (m *Monitor) plan(s *server, now time.Time) {
 		m.touch(s.of)
 	}
 	if !s.when.IsZero() && s.when.Before(m.wake) {
-		m.nudge()
+		m.kick.Send()
 	}
 }
 
@@ -189,14 +190,7 @@ func (m *Monitor) note(s *server, before model.RealState, changed bool, now time
 
 func (m *Monitor) touch(of *service) {
 	m.touched[of.v.Name] = true
-	m.nudge()
-}
-
-func (m *Monitor) nudge() {
-	select {
-	case m.kick <- struct{}{}:
-	default:
-	}
+	m.kick.Send()
 }
 
 // changed returns the collected batch, and begins a new one.

@@ -84,7 +84,7 @@ func (m *Monitor) Set(services []model.VirtualService) error {
 	} else {
 		m.start(fresh, now)
 	}
-	m.nudge()
+	m.kick.Send()
 	return errors.Join(errs...)
 }
 

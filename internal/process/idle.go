@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"fairlead/internal/alarm"
 )
 
 // idle detects that a daemon has nothing left to do.
@@ -12,9 +14,9 @@ type idle struct {
 	// not end when idle.
 	over  chan struct{}
 	empty func() bool
-	// events, networks, services, gateways and agreement have an element when the daemon's state may have changed.
+	// events, networks, services, gateways and agreement are sent when the daemon's state may have changed.
 	// Each has one reader.
-	events, networks, services, gateways, agreement chan struct{}
+	events, networks, services, gateways, agreement alarm.Signal
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -24,8 +26,8 @@ type idle struct {
 }
 
 func newIdle(exits bool) *idle {
-	i := &idle{over: make(chan struct{}), events: make(chan struct{}, 1), networks: make(chan struct{}, 1),
-		services: make(chan struct{}, 1), gateways: make(chan struct{}, 1), agreement: make(chan struct{}, 1)}
+	i := &idle{over: make(chan struct{}), events: alarm.NewSignal(), networks: alarm.NewSignal(),
+		services: alarm.NewSignal(), gateways: alarm.NewSignal(), agreement: alarm.NewSignal()}
 	if exits {
 		i.timer = time.AfterFunc(time.Hour, i.expire) // touch sets the time
 	}
@@ -34,11 +36,8 @@ func newIdle(exits bool) *idle {
 
 // touch restarts the waiting time.
 func (i *idle) touch() {
-	for _, reader := range []chan struct{}{i.events, i.networks, i.services, i.gateways, i.agreement} {
-		select {
-		case reader <- struct{}{}:
-		default: // it has an element already
-		}
+	for _, reader := range []alarm.Signal{i.events, i.networks, i.services, i.gateways, i.agreement} {
+		reader.Send()
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/engine"
 	"fairlead/internal/proxy"
 )
@@ -14,8 +15,8 @@ import (
 // proxies starts and finds the proxy process, which survives the end of the daemon.
 type proxies struct {
 	at proxy.Keeping
-	// ended gets an element when a proxy has ended.
-	ended chan struct{}
+	// ended is sent when a proxy has ended.
+	ended alarm.Signal
 }
 
 func newProxies(run string, netns *os.File, log *slog.Logger) proxies {
@@ -24,7 +25,7 @@ func newProxies(run string, netns *os.File, log *slog.Logger) proxies {
 			Socket: filepath.Join(run, "proxy.sock"), Errors: filepath.Join(run, "proxy.log"),
 			Netns: netns, Log: log,
 		},
-		ended: make(chan struct{}, 1),
+		ended: alarm.NewSignal(),
 	}
 }
 
@@ -51,10 +52,7 @@ func (p proxies) find(ctx context.Context) (engine.Keeper, error) {
 // watch sends to ended when the proxy has ended.
 func (p proxies) watch(one *proxy.Proxy) {
 	<-one.Done()
-	select {
-	case p.ended <- struct{}{}:
-	default: // ended has an element already
-	}
+	p.ended.Send()
 }
 
 // removeEmpty ends the proxy of a daemon that publishes nothing any more, and

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/inotify"
 
 	"golang.org/x/sys/unix"
@@ -44,7 +45,7 @@ func (f Finder) Watch(ctx context.Context) (<-chan struct{}, error) {
 // watcher waits for changes that the kernel reports.
 type watcher struct {
 	dir     string
-	ticks   chan struct{}
+	ticks   alarm.Signal
 	engines []engine
 	// mounts is the open mount table. It is not an os.File, because Go's poller
 	// would poll that too, and the kernel reports a change only to the first
@@ -63,13 +64,13 @@ type engine struct {
 	// stat identifies the socket that was last seen at the path.
 	stat unix.Stat_t
 	// appeared receives a value when an engine may have created the socket.
-	appeared chan struct{}
+	appeared alarm.Signal
 }
 
 func newWatcher(f Finder) (*watcher, error) {
-	w := &watcher{dir: f.NetnsDir, ticks: make(chan struct{}, 1), mounts: -1, inotify: -1, stop: -1, names: -1}
+	w := &watcher{dir: f.NetnsDir, ticks: alarm.NewSignal(), mounts: -1, inotify: -1, stop: -1, names: -1}
 	for _, s := range f.Engines {
-		w.engines = append(w.engines, engine{socket: s, appeared: make(chan struct{}, 1)})
+		w.engines = append(w.engines, engine{socket: s, appeared: alarm.NewSignal()})
 	}
 	if err := w.open(); err != nil {
 		w.close()
@@ -108,14 +109,7 @@ func (w *watcher) end() {
 }
 
 // tick reports that something may have changed.
-func (w *watcher) tick() { wake(w.ticks) }
-
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (w *watcher) tick() { w.ticks.Send() }
 
 // run waits for changes until end is called. It blocks one thread, and uses no
 // CPU time while nothing changes.
@@ -178,7 +172,7 @@ func (w *watcher) arm() error {
 		_ = unix.Stat(e.socket, &st) // the zero value if it does not exist
 		if st.Dev != e.stat.Dev || st.Ino != e.stat.Ino || st.Ctim != e.stat.Ctim {
 			e.stat = st
-			wake(e.appeared)
+			e.appeared.Send()
 		}
 	}
 	return nil

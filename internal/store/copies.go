@@ -4,6 +4,7 @@ import (
 	"os"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/boltfile"
 
 	"go.etcd.io/bbolt"
@@ -19,14 +20,14 @@ type copier struct {
 	opt    boltfile.Options
 	failed func(error)
 
-	wanted, stop chan struct{}
-	ended        chan struct{}
+	wanted      alarm.Signal
+	stop, ended chan struct{}
 }
 
 // startCopies copies a database now, if it differs from its copy, and after each change until end. failed is
 // called if a copy cannot be written; it can be nil.
 func startCopies(db *bbolt.DB, opt boltfile.Options, failed func(error)) *copier {
-	c := &copier{db: db, opt: opt, failed: failed, wanted: make(chan struct{}, 1), stop: make(chan struct{}),
+	c := &copier{db: db, opt: opt, failed: failed, wanted: alarm.NewSignal(), stop: make(chan struct{}),
 		ended: make(chan struct{})}
 	if !boltfile.CopyIsCurrent(db, opt) {
 		c.copy()
@@ -37,10 +38,7 @@ func startCopies(db *bbolt.DB, opt boltfile.Options, failed func(error)) *copier
 
 // changed plans a copy.
 func (c *copier) changed() {
-	select {
-	case c.wanted <- struct{}{}:
-	default: // a copy is planned
-	}
+	c.wanted.Send()
 }
 
 func (c *copier) run() {

@@ -252,10 +252,8 @@ func freeOne(ctx context.Context, store kv.Committer, e kv.Entry) error {
 // backOff waits for a random time before attempt n, so that nodes that compete do not repeat in
 // step.
 func backOff(ctx context.Context, n int) error {
-	wait := time.NewTimer(rand.N(min(time.Duration(n)*2*time.Millisecond, 100*time.Millisecond)))
-	defer wait.Stop()
 	select {
-	case <-wait.C:
+	case <-time.After(rand.N(min(time.Duration(n)*2*time.Millisecond, 100*time.Millisecond))):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", kv.ErrUnavailable, ctx.Err())

@@ -27,6 +27,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
@@ -84,7 +85,7 @@ type Config struct {
 // member.Consumer. Its methods may be called concurrently.
 type Certificates struct {
 	cfg  Config
-	wake chan struct{}
+	wake alarm.Signal
 	// process identifies this process in the records of locks.
 	process string
 
@@ -123,7 +124,7 @@ var _ member.Consumer = (*Certificates)(nil)
 
 // New returns Certificates without a snapshot.
 func New(cfg Config) *Certificates {
-	return &Certificates{cfg: cfg, wake: make(chan struct{}, 1), process: rand.Text(), advanced: make(chan struct{}),
+	return &Certificates{cfg: cfg, wake: alarm.NewSignal(), process: rand.Text(), advanced: make(chan struct{}),
 		seen: map[string]seen{}, held: map[string]*lock{}, waits: map[string]time.Time{}, broken: map[string]string{},
 		missing: map[string]bool{}}
 }
@@ -145,7 +146,7 @@ func (c *Certificates) Update(_ context.Context, self member.Self, u kv.Update) 
 		c.note(key)
 	}
 	if len(c.missing) > 0 {
-		c.awake()
+		c.wake.Send()
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.broken)) {
 		problems = append(problems, c.broken[key])
@@ -198,13 +199,6 @@ func (c *Certificates) advance() {
 	c.advanced = make(chan struct{})
 }
 
-func (c *Certificates) awake() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
 // Leave forgets everything of the cluster. The gateway loses its certificates.
 func (c *Certificates) Leave() error {
 	c.mu.Lock()
@@ -219,7 +213,7 @@ func (c *Certificates) Leave() error {
 	clear(c.seen)
 	clear(c.broken)
 	c.advance()
-	c.awake()
+	c.wake.Send()
 	return nil
 }
 
@@ -243,7 +237,7 @@ func (c *Certificates) Follow(changed func(context.Context, []string) error) (st
 	if c.snapshot != nil {
 		c.missAll()
 	}
-	c.awake()
+	c.wake.Send()
 	c.gateways++
 	mine := c.gateways
 	return func() {
@@ -283,15 +277,12 @@ func (c *Certificates) known() bool {
 // Run brings changes to the gateway until ctx ends.
 func (c *Certificates) Run(ctx context.Context) {
 	for {
-		timer := time.NewTimer(c.untilRetry())
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-c.wake:
-		case <-timer.C:
+		case <-time.After(c.untilRetry()):
 		}
-		timer.Stop()
 		c.deliver(ctx)
 	}
 }

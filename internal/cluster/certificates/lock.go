@@ -125,7 +125,7 @@ func (c *Certificates) begin(name string) (*lock, kv.Txn, error) {
 // retryAt makes Run call the gateway when a lock that was refused may be free. The caller has the mutex.
 func (c *Certificates) retryAt(name string, at time.Time) {
 	c.waits[name] = at
-	c.awake()
+	c.wake.Send()
 }
 
 // ready returns why the host cannot have a lock. The caller has the mutex.

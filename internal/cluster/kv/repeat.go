@@ -60,10 +60,8 @@ func ByKey(entries []Entry) map[string]Entry {
 
 // Wait returns after d, or when ctx ends.
 func Wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -53,7 +53,7 @@ func reconnect(m *Member, access api.EtcdAccess) error {
 	m.mu.Lock()
 	m.reconnected = true
 	m.mu.Unlock()
-	poke(m.report)
+	m.report.Send()
 	return nil
 }
 

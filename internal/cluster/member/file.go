@@ -236,5 +236,5 @@ func (m disk) note(uncopied error) {
 	m.mu.Lock()
 	m.uncopied = text
 	m.mu.Unlock()
-	poke(m.report)
+	m.report.Send()
 }

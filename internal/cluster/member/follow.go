@@ -107,5 +107,5 @@ func (f *following) move() {
 		return
 	}
 	f.cfg.Log.Info("addresses of the node changed", "addresses", n.Addresses)
-	poke(f.moved)
+	f.moved.Send()
 }

@@ -242,7 +242,7 @@ func (m standing) judge() {
 	lacking := m.lacking
 	m.mu.Unlock()
 	if !slices.Equal(lacking, lacked) {
-		poke(m.report)
+		m.report.Send()
 	}
 	if now == was {
 		return
@@ -252,17 +252,8 @@ func (m standing) judge() {
 		event.Kind, event.Detail = api.ClusterFrozen, now
 	}
 	m.cfg.Note(event)
-	for _, wake := range []chan struct{}{m.judged, m.report} {
-		poke(wake)
-	}
-}
-
-// poke sends a value to those who wait, unless one is on its way.
-func poke(wake chan struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
+	m.judged.Send()
+	m.report.Send()
 }
 
 // Frozen returns why this host does not act as its node, or ignores the store; empty if neither.

@@ -93,10 +93,8 @@ func (m reporter) reportAlive(ctx context.Context, store kv.Committer, f file, n
 
 // awaitReport waits until the leased record is to be checked again, at the latest after a time.
 func (m reporter) awaitReport(ctx context.Context, after time.Duration) {
-	timer := time.NewTimer(after)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(after):
 	case <-m.report:
 	case <-ctx.Done():
 	}

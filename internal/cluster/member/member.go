@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
@@ -167,8 +168,8 @@ type Member struct {
 	// end ends the tasks of the member; ended is closed when they have.
 	end   func()
 	ended chan struct{}
-	// judged and report get a value when frozen has changed, and moved when the node has other addresses.
-	judged, report, moved chan struct{}
+	// judged and report are sent when frozen has changed, and moved when the node has other addresses.
+	judged, report, moved alarm.Signal
 	// resume undoes the release of a node that was removed or is frozen. Only follow uses it.
 	resume func()
 	// leaving is true while the node deletes its own records.
@@ -182,8 +183,8 @@ type Member struct {
 
 // New reads the membership from the directory. Run starts its tasks.
 func New(cfg Config) (*Member, error) {
-	m := &Member{cfg: cfg, asks: map[string]Ask{}, advanced: make(chan struct{}), judged: make(chan struct{}, 1),
-		report: make(chan struct{}, 1), moved: make(chan struct{}, 1)}
+	m := &Member{cfg: cfg, asks: map[string]Ask{}, advanced: make(chan struct{}), judged: alarm.NewSignal(),
+		report: alarm.NewSignal(), moved: alarm.NewSignal()}
 	f, err := readFile(cfg.Dir)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 )
@@ -46,7 +47,7 @@ type Config struct {
 // Publisher publishes the records of a node. The methods may be called concurrently.
 type Publisher struct {
 	cfg  Config
-	wake chan struct{}
+	wake alarm.Signal
 
 	// mu protects the fields below.
 	mu       sync.Mutex
@@ -62,7 +63,7 @@ type Publisher struct {
 }
 
 // New returns a Publisher without a snapshot.
-func New(cfg Config) *Publisher { return &Publisher{cfg: cfg, wake: make(chan struct{}, 1)} }
+func New(cfg Config) *Publisher { return &Publisher{cfg: cfg, wake: alarm.NewSignal()} }
 
 // Update takes over a snapshot. It reports whether the node's record or one of the published ones has changed: those
 // of other nodes do not concern this one.
@@ -112,12 +113,7 @@ func (p *Publisher) Problems() []string {
 }
 
 // Wake makes Run do the next step at once.
-func (p *Publisher) Wake() {
-	select {
-	case p.wake <- struct{}{}:
-	default: // it does so already
-	}
-}
+func (p *Publisher) Wake() { p.wake.Send() }
 
 // Run calls step after each change, and each time that Config.Every has passed (tick), until ctx ends. It keeps the
 // problem that step returns.

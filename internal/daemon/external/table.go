@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -52,13 +53,13 @@ const (
 // safe for concurrent use.
 type Table struct {
 	life    context.Context
-	changed chan struct{}
+	changed alarm.Signal
 	all     map[string]*endpoint
 }
 
 // NewTable returns an empty table. Its watches of processes end with life.
 func NewTable(life context.Context) *Table {
-	return &Table{life: life, changed: make(chan struct{}, 1), all: map[string]*endpoint{}}
+	return &Table{life: life, changed: alarm.NewSignal(), all: map[string]*endpoint{}}
 }
 
 // Changed returns a channel that receives a value when an endpoint may be dead.
@@ -93,7 +94,7 @@ func (t *Table) Await(name string, joined bool) {
 }
 
 func (t *Table) known(joined bool) *endpoint {
-	return &endpoint{since: time.Now(), joined: joined, timer: time.AfterFunc(startLimit, t.notify)}
+	return &endpoint{since: time.Now(), joined: joined, timer: time.AfterFunc(startLimit, t.changed.Send)}
 }
 
 func (x *endpoint) forget() {
@@ -101,14 +102,6 @@ func (x *endpoint) forget() {
 	if x.process != nil {
 		x.process.stop()
 		x.process = nil
-	}
-}
-
-// notify reports that an endpoint may be dead.
-func (t *Table) notify() {
-	select {
-	case t.changed <- struct{}{}:
-	default: // a check is already pending
 	}
 }
 
@@ -181,12 +174,12 @@ func (t *Table) watchProcess(pid int, in sandbox.Inode) *watched {
 	w := &watched{stop: cancel}
 	err := sandbox.WhenEnded(ctx, pid, func() {
 		w.ended.Store(true)
-		t.notify()
+		t.changed.Send()
 	})
 	// Another process may have got the PID before the watch began.
 	if is, gone := sandbox.NamespaceAt(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil || gone != nil || is != in {
 		w.ended.Store(true)
-		t.notify()
+		t.changed.Send()
 	}
 	return w
 }

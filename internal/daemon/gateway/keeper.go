@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/api"
 	"fairlead/internal/lock"
 	"fairlead/internal/model"
@@ -45,7 +46,7 @@ type Keeper struct {
 	log     *slog.Logger
 	changed func()
 	// woken receives a value when there is a newer configuration.
-	woken chan struct{}
+	woken alarm.Signal
 
 	// mu protects the fields below. It is never held while the gateway runs something.
 	mu     sync.Mutex
@@ -61,7 +62,7 @@ type Keeper struct {
 // New returns a Keeper of a gateway that nothing was wanted of yet. changed is called when the gateway may have
 // changed.
 func New(runner Runner, log *slog.Logger, changed func()) *Keeper {
-	return &Keeper{runner: runner, log: log, changed: changed, woken: make(chan struct{}, 1),
+	return &Keeper{runner: runner, log: log, changed: changed, woken: alarm.NewSignal(),
 		advanced: make(chan struct{})}
 }
 
@@ -74,10 +75,7 @@ func (k *Keeper) Want(g *model.Gateway) (number uint64) {
 		return k.asked
 	}
 	k.wanted, k.asked = g, k.asked+1
-	select {
-	case k.woken <- struct{}{}:
-	default:
-	}
+	k.woken.Send()
 	return k.asked
 }
 

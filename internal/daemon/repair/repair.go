@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/applier"
 	"fairlead/internal/daemon/endpoints"
@@ -89,7 +90,7 @@ type Healer struct {
 	ended atomic.Int64
 	// chooses wakes the goroutine that chooses for networks with outbound auto, and changed says that
 	// rules have changed since it read them. They need no mutex.
-	chooses state.Signal
+	chooses alarm.Signal
 	changed atomic.Bool
 	// retry is when everything is repaired again after a failure.
 	retry heal.Retry
@@ -98,7 +99,7 @@ type Healer struct {
 // New returns a Healer that has repaired nothing yet.
 func New(cfg Config) *Healer {
 	return &Healer{cfg: cfg, state: cfg.State, steps: cfg.Steps, conflicts: heal.Conflicts{},
-		chooses: state.NewSignal()}
+		chooses: alarm.NewSignal()}
 }
 
 // Follow repairs the host until ctx ends. It locks the mutex of the state.

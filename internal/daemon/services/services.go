@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/daemon/networks"
 	"fairlead/internal/daemon/pool"
 	"fairlead/internal/daemon/resets"
@@ -68,7 +69,7 @@ type Services struct {
 	cfg   Config
 	state *state.State
 	// ServersChanged receives a value when servers of the gateway may have changed. It needs no lock.
-	ServersChanged state.Signal
+	ServersChanged alarm.Signal
 	// health checks real servers. It needs no lock.
 	health *health.Monitor
 	// pools are the pools that the data planes have, by the services' names.
@@ -83,7 +84,7 @@ type Services struct {
 	// prepared are the services of the last call of Prepare.
 	prepared []model.VirtualService
 	// woken wakes balancer.run, and observed balancer.observe, which checks for passive checks again.
-	woken, observed state.Signal
+	woken, observed alarm.Signal
 	// stuck says why the data planes still have an earlier state of a service.
 	stuck map[string]string
 	// transitions counts how often the checks have taken a member out or brought it

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/daemon/heal"
 	"fairlead/internal/daemon/pool"
-	"fairlead/internal/daemon/state"
 	"fairlead/internal/health"
 	"fairlead/internal/model"
 )
@@ -19,8 +19,8 @@ func New(cfg Config) *Services {
 	s := &Services{cfg: cfg, state: cfg.State, flows: &flowCounts{state: cfg.State, count: cfg.CountReals},
 		transitions: map[pool.Key]uint64{}, needed: make(chan struct{}),
 		pools: map[string]*pool.Pool{}, drains: map[pool.Key]*pool.Drain{}, containers: map[string]pool.Container{},
-		dirty: map[string]bool{}, stuck: map[string]string{}, woken: state.NewSignal(),
-		observed: state.NewSignal(), ServersChanged: state.NewSignal()}
+		dirty: map[string]bool{}, stuck: map[string]string{}, woken: alarm.NewSignal(),
+		observed: alarm.NewSignal(), ServersChanged: alarm.NewSignal()}
 	s.health = health.NewMonitor(health.Options{Means: health.Means{Container: s.containerHealth},
 		Dial: cfg.DialReal, Changed: s.healthChanged})
 	return s

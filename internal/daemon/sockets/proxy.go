@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/daemon/heal"
 	"fairlead/internal/engine"
 	"fairlead/internal/lock"
@@ -46,7 +47,7 @@ type Proxy struct {
 	life context.Context
 	end  context.CancelFunc
 	// work receives a value when there is something to send.
-	work chan struct{}
+	work alarm.Signal
 
 	// mu protects the fields below. It is never held while the proxy is asked.
 	mu sync.Mutex
@@ -80,7 +81,7 @@ type opening struct {
 
 // New returns a Proxy whose process is started when the first sockets are opened. Close ends it.
 func New(cfg Config) *Proxy {
-	p := &Proxy{cfg: cfg, work: make(chan struct{}, 1), advanced: make(chan struct{})}
+	p := &Proxy{cfg: cfg, work: alarm.NewSignal(), advanced: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
 	go p.run()
 	return p
@@ -116,14 +117,14 @@ func (p *Proxy) Set(_ context.Context, config proxy.Config) error {
 		}
 		p.wanted = config
 		p.asked++
-		p.wake()
+		p.work.Send()
 		return nil
 	}
 	switch {
 	case o == nil:
 		o = &opening{config: config, after: p.asked, done: make(chan struct{}), used: make(chan struct{})}
 		p.opening = o
-		p.wake()
+		p.work.Send()
 	case o.answered():
 		return &engine.UnopenedError{Done: o.used} // another step's
 	}
@@ -143,13 +144,6 @@ func (o *opening) answered() bool {
 		return true
 	default:
 		return false
-	}
-}
-
-func (p *Proxy) wake() {
-	select {
-	case p.work <- struct{}{}:
-	default:
 	}
 }
 
@@ -222,7 +216,7 @@ func (p *Proxy) Discard(done <-chan struct{}) bool {
 	}
 	p.drop()
 	p.asked++ // the wanted configuration is sent again
-	p.wake()
+	p.work.Send()
 	return true
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/daemon/journal"
 	"fairlead/internal/lock"
 	"fairlead/internal/model"
@@ -28,7 +29,7 @@ type State struct {
 	// name, the publish's text, OfNetwork or OfService. Each part records what it finds.
 	Problems map[string]string
 	// Reapplied receives a value when the applied objects may have changed. It needs no lock.
-	Reapplied Signal
+	Reapplied alarm.Signal
 	// The journal, Life, which ends with the daemon, and Log need no lock.
 	*journal.Journal
 	Life context.Context
@@ -53,7 +54,7 @@ type Config struct {
 
 // New returns a State in which nothing is desired.
 func New(cfg Config) *State {
-	return &State{Problems: map[string]string{}, Reapplied: NewSignal(), Life: cfg.Life, Log: cfg.Log,
+	return &State{Problems: map[string]string{}, Reapplied: alarm.NewSignal(), Life: cfg.Life, Log: cfg.Log,
 		Journal: journal.New(cfg.Log), store: cfg.Store, changed: cfg.Changed}
 }
 

@@ -1,6 +1,10 @@
 package docker
 
-import "sync"
+import (
+	"sync"
+
+	"fairlead/internal/alarm"
+)
 
 // job is work for a container.
 type job struct {
@@ -15,19 +19,16 @@ type jobs struct {
 	mu  sync.Mutex
 	all []job
 	// added receives a value when there may be a job.
-	added chan struct{}
+	added alarm.Signal
 }
 
-func newJobs() *jobs { return &jobs{added: make(chan struct{}, 1)} }
+func newJobs() *jobs { return &jobs{added: alarm.NewSignal()} }
 
 func (q *jobs) add(j job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.all = append(q.all, j)
-	select {
-	case q.added <- struct{}{}:
-	default:
-	}
+	q.added.Send()
 }
 
 // take returns all jobs that wait, and removes them.

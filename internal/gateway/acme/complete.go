@@ -40,7 +40,7 @@ func (m *Manager) Complete(config *gateway.Config) {
 			config.TLS.Stores["default"] = &s
 		}
 	}
-	m.awake()
+	m.wake.Send()
 }
 
 // follow replaces the wanted certificates, and keeps the state of those that are still wanted.

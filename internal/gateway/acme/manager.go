@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/alarm"
 	"fairlead/internal/gateway/acme/dns"
 	"fairlead/internal/model/gateway"
 
@@ -46,7 +47,7 @@ type Manager struct {
 	Options
 	challenges *challenges
 	resolvers  map[string]*resolver
-	wake       chan struct{}
+	wake       alarm.Signal
 	// slots limit the attempts at the same time.
 	slots   chan struct{}
 	working sync.WaitGroup
@@ -97,7 +98,7 @@ func New(o Options) *Manager {
 		o.Backoff = defaultBackoff
 	}
 	m := &Manager{Options: o, challenges: newChallenges(o.Changed), resolvers: map[string]*resolver{},
-		wake: make(chan struct{}, 1), slots: make(chan struct{}, mostAttempts), certificates: map[string]*certificate{}}
+		wake: alarm.NewSignal(), slots: make(chan struct{}, mostAttempts), certificates: map[string]*certificate{}}
 	storages := map[string]certmagic.Storage{}
 	for _, name := range slices.Sorted(maps.Keys(o.Static.Resolvers)) {
 		r := newResolver(name, *o.Static.Resolvers[name], storages, o)
@@ -153,13 +154,6 @@ func newResolver(name string, value gateway.Resolver, storages map[string]certma
 	sum := sha256.Sum256(text)
 	r.settings = hex.EncodeToString(sum[:8])
 	return r
-}
-
-func (m *Manager) awake() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
 }
 
 // next returns when the next attempt is due.

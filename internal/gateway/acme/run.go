@@ -51,7 +51,7 @@ func (m *Manager) startDue(ctx context.Context) time.Duration {
 		}
 		c.running = true
 		m.working.Go(func() {
-			defer m.awake()
+			defer m.wake.Send()
 			defer func() { <-m.slots }()
 			m.tryCarefully(ctx, c)
 		})

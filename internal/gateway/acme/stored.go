@@ -56,7 +56,7 @@ func (m *Manager) Refresh(keys []string) {
 	for _, c := range m.certificates {
 		c.blocked = false
 	}
-	m.awake()
+	m.wake.Send()
 }
 
 // read reads a certificate and its attempts again, by the key of the certificate. One that cannot be used

@@ -1,4 +1,4 @@
-package state
+package alarm
 
 // Signal wakes a goroutine that receives from it. Signals that are sent before it receives count as one.
 type Signal chan struct{}

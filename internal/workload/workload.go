@@ -123,8 +123,7 @@ func free(h *kernel.Host, publishes []model.Publish) error {
 			mappings = append(mappings, plan.EBPFMapping{Proto: p.Proto, Host: host, Ports: p.HostPorts})
 		}
 		err := h.Sockets().CheckPorts(mappings)
-		var inUse *sockdiag.PortInUseError
-		if errors.As(err, &inUse) {
+		if inUse, ok := errors.AsType[*sockdiag.PortInUseError](err); ok {
 			return &model.PortTakenError{Publish: p, Owner: inUse.Owner.String()}
 		}
 		if err != nil {

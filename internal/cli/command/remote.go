@@ -140,8 +140,7 @@ func (r *Remote) Follow(ctx context.Context, client *admin.Client, of func(api.E
 		return r.Out.Line("%s  %s  %s  %s", e.Time.Format(time.DateTime), e.Kind, object,
 			wording.OrDash(wording.About(e)))
 	})
-	var sig Interrupted
-	if errors.As(context.Cause(ctx), &sig) {
+	if sig, ok := errors.AsType[Interrupted](context.Cause(ctx)); ok {
 		return Exit{Code: ExitSignal + int(sig)}
 	}
 	return err

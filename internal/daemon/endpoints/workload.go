@@ -89,8 +89,7 @@ func (x *Endpoints) checkPorts(publishes []model.Publish) error {
 		for _, host := range hosts {
 			err := x.cfg.Kernel.Sockets().CheckPorts([]plan.EBPFMapping{{Proto: p.Proto, Host: host,
 				Ports: p.HostPorts}})
-			var inUse *sockdiag.PortInUseError
-			if errors.As(err, &inUse) {
+			if inUse, ok := errors.AsType[*sockdiag.PortInUseError](err); ok {
 				return &model.PortTakenError{Publish: p, Owner: inUse.Owner.String()}
 			}
 			if err != nil {

@@ -45,8 +45,7 @@ func (h *Healer) healProxy(ctx context.Context) error {
 	var taken error
 	err := sockets.Repeat(ctx, func() (err error) {
 		healed, err = h.cfg.Engine.HealProxy(ctx)
-		var bind *proxy.BindError
-		if errors.As(err, &bind) {
+		if bind, ok := errors.AsType[*proxy.BindError](err); ok {
 			taken = bind
 		}
 		return err

@@ -64,8 +64,7 @@ func (p *Proxies) Repeat(ctx context.Context, step func() error) error {
 	var asked <-chan struct{}
 	err := Repeat(ctx, func() error {
 		err := step()
-		var unopened *engine.UnopenedError
-		if errors.As(err, &unopened) {
+		if unopened, ok := errors.AsType[*engine.UnopenedError](err); ok {
 			asked = unopened.Done
 		}
 		return err

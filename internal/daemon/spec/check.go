@@ -48,8 +48,7 @@ func completeState(w model.Desired) model.State {
 func (t *Draft) MistakesIn(err error) api.Mistakes {
 	var all api.Mistakes
 	for _, one := range Flatten(err) {
-		var taken *model.PortTakenError
-		if errors.As(one, &taken) {
+		if taken, ok := errors.AsType[*model.PortTakenError](one); ok {
 			one = taken
 		}
 		at := t.partOf(one)

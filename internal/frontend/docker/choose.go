@@ -115,10 +115,8 @@ func (c *chooser) pick(s span, mine []model.Publish) (model.Publish, error) {
 // free reports whether no known publish has the host ports.
 func (c *chooser) free(p model.Publish, mine []model.Publish) bool {
 	for _, inUse := range [][]model.Publish{mine, c.refused} {
-		for _, o := range inUse {
-			if p.Collides(o) {
-				return false
-			}
+		if slices.ContainsFunc(inUse, p.Collides) {
+			return false
 		}
 	}
 	for _, a := range c.all {

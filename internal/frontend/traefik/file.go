@@ -28,8 +28,7 @@ func Files(paths []string) (gateway.Config, []Problem) {
 
 // reason removes the path from an error of the file system: problems name it.
 func reason(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err
 	}
 	return err

@@ -196,8 +196,7 @@ func (c *conn) linger(whole bool) {
 
 // refuse answers a request that could not be parsed.
 func (c *conn) refuse(err error) {
-	var r *refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*refusal](err); ok {
 		c.request = &http.Request{ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: -1, Method: "GET"}
 		c.w.begin(c.request)
 		http.Error(&c.w, http.StatusText(r.status)+": "+r.reason, r.status)

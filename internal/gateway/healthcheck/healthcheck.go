@@ -79,8 +79,7 @@ func (c *Checks) follow(ctx context.Context, s Server) {
 
 // withoutURL returns the cause of an error that names a URL: the URL of a check can have credentials.
 func withoutURL(err error) error {
-	var of *url.Error
-	if errors.As(err, &of) {
+	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err
 	}
 	return err

@@ -55,8 +55,7 @@ func parseAs(text, syntax string, tcp bool) (*Rule, error) {
 		return r, err
 	}
 	r, err = parse(text, "v2", tcp, true)
-	var v2 *Error
-	if errors.As(err, &v2) && v2.Column <= v3.Column && (v2.unknown || !v3.unknown) {
+	if v2, ok := errors.AsType[*Error](err); ok && v2.Column <= v3.Column && (v2.unknown || !v3.unknown) {
 		return nil, v3
 	}
 	return r, err
@@ -227,8 +226,7 @@ func (p *parser) compile(k *kind, args []string, offsets []int) (*node, error) {
 	var err error
 	if m.tests, err = k.build(args); err != nil {
 		at := offsets[0]
-		var arg *argumentError
-		if errors.As(err, &arg) {
+		if arg, ok := errors.AsType[*argumentError](err); ok {
 			at = offsets[arg.index]
 		}
 		return nil, p.fail(at, "%s: %v", k.name, err)

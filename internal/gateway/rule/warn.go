@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -76,16 +77,9 @@ func hasUpper(v value) bool {
 
 func literalUpper(re *syntax.Regexp) bool {
 	if re.Op == syntax.OpLiteral && re.Flags&syntax.FoldCase == 0 {
-		for _, c := range re.Rune {
-			if unicode.IsUpper(c) {
-				return true
-			}
-		}
-	}
-	for _, sub := range re.Sub {
-		if literalUpper(sub) {
+		if slices.ContainsFunc(re.Rune, unicode.IsUpper) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(re.Sub, literalUpper)
 }

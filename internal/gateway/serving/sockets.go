@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -39,9 +40,7 @@ func (d descriptors) open(wanted []model.EntryPoint) (descriptors, error) {
 			missing = append(missing, e)
 			continue
 		}
-		for name, fd := range had {
-			all[name] = fd
-		}
+		maps.Copy(all, had)
 	}
 	opened, err := entries.Listen(missing)
 	if err != nil {
@@ -52,9 +51,7 @@ func (d descriptors) open(wanted []model.EntryPoint) (descriptors, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sockets: %w", err)
 	}
-	for name, fd := range made {
-		all[name] = fd
-	}
+	maps.Copy(all, made)
 	return all, nil
 }
 

@@ -121,8 +121,7 @@ func (f *followed) failure() error {
 
 // AsError returns the error as one of a forwarder.
 func AsError(err error) *wire.Error {
-	var e *wire.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e
 	}
 	return &wire.Error{Op: "forward request", Err: err, Sent: true, BodyRead: true}

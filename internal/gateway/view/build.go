@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -277,9 +278,7 @@ func observability(own, entry *gateway.Observability) any {
 	all := map[string]any{"accessLogs": true, "metrics": true, "tracing": true, "traceVerbosity": "minimal"}
 	for _, o := range []*gateway.Observability{entry, own} {
 		if set, ok := form(o).(map[string]any); ok {
-			for key, value := range set {
-				all[key] = value
-			}
+			maps.Copy(all, set)
 		}
 	}
 	return all

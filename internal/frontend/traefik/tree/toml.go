@@ -15,8 +15,7 @@ import (
 func TOML(text []byte) (*Node, error) {
 	var values map[string]any
 	if err := toml.Unmarshal(text, &values); err != nil {
-		var syntax toml.ParseError
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[toml.ParseError](err); ok {
 			return nil, fmt.Errorf("parse TOML: line %d: %s", syntax.Position.Line, syntax.Message)
 		}
 		return nil, fmt.Errorf("parse TOML: %w", err)

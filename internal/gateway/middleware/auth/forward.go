@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -147,9 +148,7 @@ func (f *forwardAuth) reject(w http.ResponseWriter, answer *http.Response) {
 		body = bytes.NewReader(text)
 	}
 	base.RemoveHopHeaders(answer.Header)
-	for name, values := range answer.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), answer.Header)
 	if !f.PreserveLocationHeader {
 		if location, err := answer.Location(); err == nil {
 			w.Header().Set("Location", location.String())

@@ -53,10 +53,8 @@ func (h *Handle) onRoute(r plan.Route, do func(*netlink.Handle, *netlink.Route) 
 // ReadRoute returns the route as the kernel has it; nil if it is missing.
 func (h *Handle) ReadRoute(want plan.Route) (plan.Object, error) {
 	routes, err := h.SeenRoutes(want.Netns)
-	for _, r := range routes {
-		if r == want {
-			return want, nil
-		}
+	if slices.Contains(routes, want) {
+		return want, nil
 	}
 	return nil, err
 }

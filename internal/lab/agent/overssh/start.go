@@ -79,8 +79,7 @@ func start(ctx context.Context, t Target, text *tail) (*Agent, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	var status *exec.ExitError
-	if errors.As(a.ssh.Wait(), &status) && status.ExitCode() == sshFailed {
+	if status, ok := errors.AsType[*exec.ExitError](a.ssh.Wait()); ok && status.ExitCode() == sshFailed {
 		err = fmt.Errorf("ssh cannot log in: check that `ssh %s true` works without a password", t)
 	}
 	return nil, err

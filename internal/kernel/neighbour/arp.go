@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // An ARP packet of Ethernet and IPv4 (RFC 826): 8 bytes of header, then the
@@ -26,6 +27,18 @@ func probe(sender net.HardwareAddr, address netip.Addr) []byte {
 	b = append(b, sender...)
 	b = append(b, make([]byte, 4+6)...)
 	return append(b, address.AsSlice()...)
+}
+
+// Gratuitous returns the frame of a gratuitous ARP request or reply (RFC 5227, section 3): sender and target are the
+// address.
+func Gratuitous(address netip.Addr, mac net.HardwareAddr, reply bool) []byte {
+	operation, target := byte(arpRequest), make(net.HardwareAddr, len(mac))
+	if reply {
+		operation, target = arpReply, mac
+	}
+	b := append(slices.Concat(broadcast, mac, []byte{8, 6}, arpHeader), operation)
+	b = append(append(b, mac...), address.AsSlice()...)
+	return append(append(b, target...), address.AsSlice()...)
 }
 
 // claimed decodes an ARP packet of a host that has an address or probes for it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
@@ -64,18 +65,26 @@ func solicitation(sender net.HardwareAddr, from, address netip.Addr) ([]byte, ne
 	target := address.As16()
 	group := netip.MustParseAddr("ff02::1:ff00:0").As16()
 	copy(group[13:], target[13:])
-	body := append(make([]byte, 4), target[:]...)
-	body = append(body, sourceOption, 1)
-	body = append(body, sender...)
-	m := icmp.Message{Type: ipv6.ICMPTypeNeighborSolicitation, Body: &icmp.RawBody{Data: body}}
-	payload, err := m.Marshal(icmp.IPv6PseudoHeader(from.AsSlice(), group[:]))
-	if err != nil {
-		return nil, nil, err
-	}
+	b, err := message(ipv6.ICMPTypeNeighborSolicitation, from.AsSlice(), group[:],
+		slices.Concat(make([]byte, 4), target[:], []byte{sourceOption, 1}, sender))
+	return b, append(net.HardwareAddr{0x33, 0x33}, group[12:]...), err
+}
+
+// Advertisement returns the frame of an unsolicited neighbour advertisement (RFC 4861, section 7.2.6) that overrides
+// earlier ones, from the address to all nodes.
+func Advertisement(address netip.Addr, mac net.HardwareAddr) ([]byte, error) {
+	const override = 0x20
+	b, err := message(ipv6.ICMPTypeNeighborAdvertisement, address.AsSlice(), netip.MustParseAddr("ff02::1").AsSlice(),
+		slices.Concat([]byte{override, 0, 0, 0}, address.AsSlice(), []byte{targetOption, 1}, mac))
+	return slices.Concat([]byte{0x33, 0x33, 0, 0, 0, 1}, mac, []byte{0x86, 0xdd}, b), err
+}
+
+// message returns an IPv6 packet with a message of Neighbor Discovery.
+func message(kind ipv6.ICMPType, from, to, body []byte) ([]byte, error) {
+	m := icmp.Message{Type: kind, Body: &icmp.RawBody{Data: body}}
+	payload, err := m.Marshal(icmp.IPv6PseudoHeader(from, to))
 	b := binary.BigEndian.AppendUint16([]byte{6 << 4, 0, 0, 0}, uint16(len(payload)))
-	b = append(b, unix.IPPROTO_ICMPV6, maxHopLimit)
-	b = append(append(b, from.AsSlice()...), group[:]...)
-	return append(b, payload...), append(net.HardwareAddr{0x33, 0x33}, group[12:]...), nil
+	return slices.Concat(b, []byte{unix.IPPROTO_ICMPV6, maxHopLimit}, from, to, payload), err
 }
 
 // advertised decodes a neighbour advertisement. If it has no option with the

@@ -1,14 +1,12 @@
 package virtual
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
-	"golang.org/x/net/icmp"
-	"golang.org/x/net/ipv6"
+	"fairlead/internal/kernel/neighbour"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -17,9 +15,9 @@ import (
 // unsolicited neighbour advertisement (RFC 4861, section 7.2.6). The fence drops it if the
 // address is closed.
 func (h *Handle) Announce(a netip.Addr, on Link) error {
-	frames := [][]byte{gratuitousARP(a, on.MAC, 1), gratuitousARP(a, on.MAC, 2)}
+	frames := [][]byte{neighbour.Gratuitous(a, on.MAC, false), neighbour.Gratuitous(a, on.MAC, true)}
 	if a.Is6() {
-		frame, err := advertisement(a, on.MAC)
+		frame, err := neighbour.Advertisement(a, on.MAC)
 		if err != nil {
 			return fmt.Errorf("announce %s: %w", a, err)
 		}
@@ -42,40 +40,4 @@ func (h *Handle) send(frame []byte, on Link) error {
 		return nil // the link's message follows
 	}
 	return err
-}
-
-// gratuitousARP returns a frame in which sender and target are the address.
-func gratuitousARP(a netip.Addr, mac net.HardwareAddr, operation byte) []byte {
-	frame := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	frame = append(frame, mac...)
-	frame = append(frame, 8, 6, 0, 1, 8, 0, 6, 4, 0, operation) // ARP of Ethernet and IPv4
-	frame = append(frame, mac...)
-	frame = append(frame, a.AsSlice()...)
-	if operation == 1 {
-		frame = append(frame, make([]byte, 6)...)
-	} else {
-		frame = append(frame, mac...)
-	}
-	return append(frame, a.AsSlice()...)
-}
-
-// advertisement returns a frame with an unsolicited neighbour advertisement that overrides
-// earlier ones, from the address to all nodes.
-func advertisement(a netip.Addr, mac net.HardwareAddr) ([]byte, error) {
-	const override, targetOption, maxHopLimit = 0x20, 2, 255
-	all := netip.MustParseAddr("ff02::1")
-	body := append([]byte{override, 0, 0, 0}, a.AsSlice()...)
-	body = append(body, targetOption, 1)
-	body = append(body, mac...)
-	m := icmp.Message{Type: ipv6.ICMPTypeNeighborAdvertisement, Body: &icmp.RawBody{Data: body}}
-	payload, err := m.Marshal(icmp.IPv6PseudoHeader(a.AsSlice(), all.AsSlice()))
-	if err != nil {
-		return nil, err
-	}
-	frame := append([]byte{0x33, 0x33, 0, 0, 0, 1}, mac...)
-	frame = append(frame, 0x86, 0xdd, 6<<4, 0, 0, 0)
-	frame = binary.BigEndian.AppendUint16(frame, uint16(len(payload)))
-	frame = append(frame, unix.IPPROTO_ICMPV6, maxHopLimit)
-	frame = append(append(frame, a.AsSlice()...), all.AsSlice()...)
-	return append(frame, payload...), nil
 }

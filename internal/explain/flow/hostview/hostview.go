@@ -264,25 +264,24 @@ type frames struct {
 }
 
 // frames returns the frames of a namespace, and reads them only once.
-func (w *World) frames(netns string) (*frames, error) {
+func (w *World) frames(netns string) (f frames, err error) {
 	s, err := w.at(netns)
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	if s.frames != nil {
-		return s.frames, nil
+		return *s.frames, nil
 	}
 	var own []uint32
 	if netns == "" {
 		state, err := w.EBPFState()
 		if err != nil {
-			return nil, err
+			return f, err
 		}
 		for _, p := range state.Programs {
 			own = append(own, p.ID)
 		}
 	}
-	var f frames
 	if f.neighbours, f.forwarding, err = s.host.Net().NeighbourEntries(); err == nil {
 		f.foreign, err = s.host.Inspect().Foreign(own)
 	}
@@ -293,46 +292,34 @@ func (w *World) frames(netns string) (*frames, error) {
 		f.policies, err = s.host.Net().IPsecPolicies()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("inspect %s: %w", s.name, err)
+		return frames{}, fmt.Errorf("inspect %s: %w", s.name, err)
 	}
 	s.frames = &f
-	return s.frames, nil
+	return f, nil
 }
 
 // Selectors implements flow.Routes.
 func (w *World) Selectors(netns string) (rtnl.RouteSelectors, error) {
 	f, err := w.frames(netns)
-	if err != nil {
-		return rtnl.RouteSelectors{}, err
-	}
-	return f.selectors, nil
+	return f.selectors, err
 }
 
 // Policies implements flow.Routes.
 func (w *World) Policies(netns string) ([]plan.IPsecPolicy, error) {
 	f, err := w.frames(netns)
-	if err != nil {
-		return nil, err
-	}
-	return f.policies, nil
+	return f.policies, err
 }
 
 // Neighbours implements flow.Links.
 func (w *World) Neighbours(netns string) (neighbours, forwarding []rtnl.NeighbourEntry, err error) {
 	f, err := w.frames(netns)
-	if err != nil {
-		return nil, nil, err
-	}
-	return f.neighbours, f.forwarding, nil
+	return f.neighbours, f.forwarding, err
 }
 
 // Foreign implements flow.Filters.
 func (w *World) Foreign(netns string) ([]inspect.Foreign, error) {
 	f, err := w.frames(netns)
-	if err != nil {
-		return nil, err
-	}
-	return f.foreign, nil
+	return f.foreign, err
 }
 
 // Listeners implements flow.Ports.

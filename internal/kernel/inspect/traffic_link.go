@@ -165,8 +165,8 @@ func decodeLink(message []byte, nsid int32) (linkEnd, error) {
 	}
 	end := linkEnd{index: int32(binary.NativeEndian.Uint32(message[4:])), nsid: nsid, peerNSID: netns.NoID}
 	attrs := message[unix.SizeofIfInfomsg:]
-	end.name = unix.ByteSliceToString(nlutil.Attribute(attrs, unix.IFLA_IFNAME))
-	end.alias = unix.ByteSliceToString(nlutil.Attribute(attrs, unix.IFLA_IFALIAS))
+	end.name = nlutil.Text(attrs, unix.IFLA_IFNAME)
+	end.alias = nlutil.Text(attrs, unix.IFLA_IFALIAS)
 	end.traffic = decodeTraffic(nlutil.Attribute(attrs, unix.IFLA_STATS64))
 	for kind, into := range map[uint16]*int32{unix.IFLA_LINK: &end.peer, unix.IFLA_LINK_NETNSID: &end.peerNSID} {
 		if value := nlutil.Attribute(attrs, kind); len(value) == 4 {

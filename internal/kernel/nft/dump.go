@@ -79,16 +79,8 @@ func (r reader) generation() (id uint32, err error) {
 func (r reader) tables(family nftables.TableFamily) ([]*nftables.Table, error) {
 	var all []*nftables.Table
 	err := r.dump(unix.NFT_MSG_GETTABLE, request(family), func(family nftables.TableFamily, attrs []byte) {
-		t := &nftables.Table{Family: family}
-		nlutil.Attributes(attrs, func(kind uint16, value []byte) {
-			switch kind {
-			case unix.NFTA_TABLE_NAME:
-				t.Name = unix.ByteSliceToString(value)
-			case unix.NFTA_TABLE_FLAGS:
-				t.Flags = uint32Of(value)
-			}
-		})
-		all = append(all, t)
+		all = append(all, &nftables.Table{Family: family, Name: nlutil.Text(attrs, unix.NFTA_TABLE_NAME),
+			Flags: uint32(nlutil.Number(attrs, unix.NFTA_TABLE_FLAGS))})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list nft tables: %w", err)
@@ -129,27 +121,16 @@ func (r reader) chains(family nftables.TableFamily) ([]foundChain, error) {
 }
 
 func decodeChain(family nftables.TableFamily, attrs []byte) foundChain {
-	c := foundChain{Chain: &nftables.Chain{Table: &nftables.Table{Family: family}}}
-	nlutil.Attributes(attrs, c.take)
+	c := foundChain{Chain: &nftables.Chain{Name: nlutil.Text(attrs, unix.NFTA_CHAIN_NAME),
+		Type:  nftables.ChainType(nlutil.Text(attrs, unix.NFTA_CHAIN_TYPE)),
+		Table: &nftables.Table{Family: family, Name: nlutil.Text(attrs, unix.NFTA_CHAIN_TABLE)}}}
+	if policy := nlutil.Attribute(attrs, unix.NFTA_CHAIN_POLICY); policy != nil {
+		c.Policy = new(nftables.ChainPolicy(uint32Of(policy)))
+	}
+	nlutil.Attributes(nlutil.Attribute(attrs, unix.NFTA_CHAIN_HOOK), c.takeHook)
 	slices.Sort(c.links)
 	c.links = slices.Compact(c.links)
 	return c
-}
-
-func (c *foundChain) take(kind uint16, value []byte) {
-	switch kind {
-	case unix.NFTA_CHAIN_TABLE:
-		c.Table.Name = unix.ByteSliceToString(value)
-	case unix.NFTA_CHAIN_NAME:
-		c.Name = unix.ByteSliceToString(value)
-	case unix.NFTA_CHAIN_TYPE:
-		c.Type = nftables.ChainType(unix.ByteSliceToString(value))
-	case unix.NFTA_CHAIN_POLICY:
-		policy := nftables.ChainPolicy(uint32Of(value))
-		c.Policy = &policy
-	case unix.NFTA_CHAIN_HOOK:
-		nlutil.Attributes(value, c.takeHook)
-	}
 }
 
 func (c *foundChain) takeHook(kind uint16, value []byte) {
@@ -180,22 +161,9 @@ type foundRule struct {
 func (r reader) rules(family nftables.TableFamily, names ...string) ([]foundRule, error) {
 	var all []foundRule
 	err := r.dump(unix.NFT_MSG_GETRULE, request(family, names...), func(family nftables.TableFamily, attrs []byte) {
-		rule := foundRule{family: family}
-		nlutil.Attributes(attrs, func(kind uint16, value []byte) {
-			switch kind {
-			case unix.NFTA_RULE_TABLE:
-				rule.table = unix.ByteSliceToString(value)
-			case unix.NFTA_RULE_CHAIN:
-				rule.chain = unix.ByteSliceToString(value)
-			case unix.NFTA_RULE_HANDLE:
-				rule.handle = uint64Of(value)
-			case unix.NFTA_RULE_USERDATA:
-				rule.data = value
-			case unix.NFTA_RULE_EXPRESSIONS:
-				rule.exprs = value
-			}
-		})
-		all = append(all, rule)
+		all = append(all, foundRule{family, nlutil.Text(attrs, unix.NFTA_RULE_TABLE),
+			nlutil.Text(attrs, unix.NFTA_RULE_CHAIN), nlutil.Number(attrs, unix.NFTA_RULE_HANDLE),
+			nlutil.Attribute(attrs, unix.NFTA_RULE_USERDATA), nlutil.Attribute(attrs, unix.NFTA_RULE_EXPRESSIONS)})
 	})
 	if err != nil {
 		err = fmt.Errorf("list nft rules: %w", err)
@@ -206,7 +174,7 @@ func (r reader) rules(family nftables.TableFamily, names ...string) ([]foundRule
 // sets returns the names of the sets and maps in the table.
 func (r reader) sets(t *nftables.Table) (names []string, err error) {
 	err = r.dump(unix.NFT_MSG_GETSET, request(t.Family, t.Name), func(_ nftables.TableFamily, attrs []byte) {
-		names = append(names, unix.ByteSliceToString(nlutil.Attribute(attrs, unix.NFTA_SET_NAME)))
+		names = append(names, nlutil.Text(attrs, unix.NFTA_SET_NAME))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list nft sets: %w", err)
@@ -218,9 +186,8 @@ func (r reader) sets(t *nftables.Table) (names []string, err error) {
 func (r reader) intervals() (map[nftChain]bool, error) {
 	all := map[nftChain]bool{}
 	err := r.dump(unix.NFT_MSG_GETSET, request(allFamilies), func(family nftables.TableFamily, attrs []byte) {
-		table, name := nlutil.Attribute(attrs, unix.NFTA_SET_TABLE), nlutil.Attribute(attrs, unix.NFTA_SET_NAME)
-		flags := uint32Of(nlutil.Attribute(attrs, unix.NFTA_SET_FLAGS))
-		all[nftChain{family, unix.ByteSliceToString(table), unix.ByteSliceToString(name)}] =
+		flags := nlutil.Number(attrs, unix.NFTA_SET_FLAGS)
+		all[nftChain{family, nlutil.Text(attrs, unix.NFTA_SET_TABLE), nlutil.Text(attrs, unix.NFTA_SET_NAME)}] =
 			flags&(unix.NFT_SET_INTERVAL|setConcat) == unix.NFT_SET_INTERVAL
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ var libraryExpressions = map[string]func() expr.Any{
 
 // decodeExpression decodes one expression: its name and its attributes.
 func decodeExpression(family nftables.TableFamily, attrs []byte) expr.Any {
-	name := unix.ByteSliceToString(nlutil.Attribute(attrs, unix.NFTA_EXPR_NAME))
+	name := nlutil.Text(attrs, unix.NFTA_EXPR_NAME)
 	data := nlutil.Attribute(attrs, unix.NFTA_EXPR_DATA)
 	switch name {
 	case "ct":

@@ -71,7 +71,7 @@ func (r reader) readFlows() (f flows, whole bool, err error) {
 	found := false
 	err = r.dump(nftables.NFT_MSG_GETFLOWTABLE, request(nftables.TableFamilyINet, plan.FlowtableName),
 		func(_ nftables.TableFamily, attrs []byte) {
-			if unix.ByteSliceToString(nlutil.Attribute(attrs, nftables.NFTA_FLOWTABLE_NAME)) != flowtable {
+			if nlutil.Text(attrs, nftables.NFTA_FLOWTABLE_NAME) != flowtable {
 				return
 			}
 			found = true

@@ -136,7 +136,7 @@ func (h *Handle) findEntries(of func(string) *foundService) error {
 // verdictIs reads the verdict of an element, and the name of its target chain.
 func verdictIs(data []byte) (code int32, chain string) {
 	return int32(nlutil.Number(data, unix.NFTA_VERDICT_CODE)),
-		unix.ByteSliceToString(nlutil.Attribute(data, unix.NFTA_VERDICT_CHAIN))
+		nlutil.Text(data, unix.NFTA_VERDICT_CHAIN)
 }
 
 // serviceMatches reports whether what was found equals the service. It does not

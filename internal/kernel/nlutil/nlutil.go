@@ -72,6 +72,11 @@ func Flag(attrs []byte, kinds ...uint16) bool {
 	return len(value) == 1 && value[0] != 0
 }
 
+// Text returns an attribute that is a text which may end with a NUL, or "" if it is missing.
+func Text(attrs []byte, kinds ...uint16) string {
+	return unix.ByteSliceToString(Attribute(attrs, kinds...))
+}
+
 // Number returns an attribute that is a number in network byte order, or 0 if it is missing.
 func Number(attrs []byte, kinds ...uint16) (n uint64) {
 	for _, b := range Attribute(attrs, kinds...) {

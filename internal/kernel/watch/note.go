@@ -192,11 +192,11 @@ func (w *Watcher) noteRules(_ int, m message) {
 	if m.kind == nfMessageGen {
 		w.NoteRules()
 		w.seen.noteAuthor(fmt.Sprintf("%s (process %d)",
-			unix.ByteSliceToString(nlutil.Attribute(m.body[nfgen:], nfGenProcess)),
+			nlutil.Text(m.body[nfgen:], nfGenProcess),
 			nlutil.Number(m.body[nfgen:], nfGenPID)))
 		return
 	}
-	table := unix.ByteSliceToString(nlutil.Attribute(m.body[nfgen:], nfTableName))
+	table := nlutil.Text(m.body[nfgen:], nfTableName)
 	if isFilterTable(m.body[0], table) {
 		w.seen.firewall = true
 	}

@@ -3,9 +3,11 @@ package nft
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -37,6 +39,25 @@ func TestNamesAreNoWordsOfRules(t *testing.T) {
 		}
 		if want := []string{s.Clients(), s.Reals(), s.Clients()}; !slices.Equal(used, want) {
 			t.Errorf("service %q: the rules use %q, want %q", name, used, want)
+		}
+	}
+}
+
+// TestTraceAddressWithZone traces packets of an address with a zone, which can be any text and is in no packet.
+func TestTraceAddressWithZone(t *testing.T) {
+	h := openTest(t)
+	for _, zone := range []string{"eth0", "a/b", "a;b", "a drop", "}"} {
+		at := netip.AddrPortFrom(netip.MustParseAddr("fd00::5%"+zone), 0)
+		tracer, err := h.Trace([]TraceMatch{{Proto: model.TCP, Src: at}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := kerneltest.Run(t, h.ns, "nft", "list", "ruleset")
+		if err := tracer.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(got, "meta l4proto tcp ip6 saddr fd00::5 meta nftrace set 1"); n != 2 {
+			t.Errorf("zone %q: %d rules match the address:\n%s", zone, n, got)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func (m TraceMatch) rule() string {
 			family = "ip6 "
 		}
 		if end.Addr().IsValid() {
-			text += fmt.Sprintf(" %s%saddr %s", family, side, end.Addr())
+			text += fmt.Sprintf(" %s%saddr %s", family, side, end.Addr().WithZone("")) // a zone can be any text
 		}
 		if end.Port() != 0 {
 			text += fmt.Sprintf(" th %sport %d", side, end.Port())

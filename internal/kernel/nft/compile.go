@@ -117,7 +117,7 @@ func (c *ruleCompiler) match(key []field) {
 			c.add(masked(f.mask))
 		}
 		c.compare(not, valueOf(f.kind, word))
-		c.has[f.name+" "+word] = true
+		c.has[f.name+" "+word] = !not
 	}
 }
 

@@ -61,3 +61,18 @@ func TestTraceAddressWithZone(t *testing.T) {
 		}
 	}
 }
+
+// TestExcludedProtocol compiles a rule that excludes a protocol and compares its port: the rule still has to match the
+// protocol before it loads the port.
+func TestExcludedProtocol(t *testing.T) {
+	rule := compileRule(split("meta l4proto != tcp tcp dport 1 drop"), nil)
+	var matches int
+	for _, e := range rule {
+		if m, ok := e.(*expr.Meta); ok && m.Key == expr.MetaKeyL4PROTO {
+			matches++
+		}
+	}
+	if matches != 2 {
+		t.Errorf("the rule has %d matches of the protocol, want 2", matches)
+	}
+}

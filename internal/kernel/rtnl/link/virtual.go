@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel/neighbour"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -68,7 +67,13 @@ func (h *Handle) announce(addr netip.Addr, link *netlink.LinkAttrs) error {
 		link.RawFlags&unix.IFF_NOARP != 0 {
 		return nil
 	}
-	frame := neighbour.Gratuitous(addr, link.HardwareAddr, false)
+	frame := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	frame = append(frame, link.HardwareAddr...)
+	frame = append(frame, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1) // ARP: Ethernet, IPv4, request
+	frame = append(frame, link.HardwareAddr...)
+	frame = append(frame, addr.AsSlice()...)
+	frame = append(frame, make([]byte, 6)...)
+	frame = append(frame, addr.AsSlice()...)
 	return h.ns.Do(func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		if err != nil {

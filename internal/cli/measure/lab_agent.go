@@ -102,7 +102,8 @@ func runAgent(a *command.App, c *cobra.Command, flags agentFlags) error {
 	if err != nil {
 		return command.Usage(fmt.Errorf("listen: %w: if another agent uses the address, end it or use its token", err))
 	}
-	served, err := agent.New(agent.Options{Link: flags.link, Version: a.Version, Probe: kernel.ProbeFor, Once: flags.ssh,
+	served, err := agent.New(agent.Options{Link: flags.link, Version: a.Version, Probe: kernel.ProbeFor,
+		Once:   flags.ssh,
 		Issued: func(t agent.Token) { printToken(a, l.Addr(), flags.link, t) },
 		Log:    func(format string, args ...any) { a.Err.Note("fairlead: "+format, args...) }})
 	if err != nil {

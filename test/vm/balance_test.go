@@ -19,7 +19,7 @@ var balancing = slices.Concat(networking,
 // tunnel devices also decapsulate the packets of data plane ebpf, and clsact runs its programs at
 // both hooks of links.
 func TestBalancer(t *testing.T) {
-	o := balance(t, &shared{open: debian}, "-planes=ipvs,ebpf",
+	o := balance(t, forBalancer, "-planes=ipvs,ebpf",
 		"-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/tcp/ipv4|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/udp/ipv6|(TestSession|TestCounters)/ipvs")
 	for _, trial := range []string{"TestConformance/ipvs/spread_over_sandboxes/tcp/ipv4",
 		"TestConformance/ipvs/a_failed_server/tcp/ipv4",

@@ -105,8 +105,7 @@ func countInstructions(t *testing.T, k Kernel, paths []string) Figures {
 		modules = slices.Concat(networking, []string{"nf_flow_table_inet", "nft_flow_offload"})
 	}
 	m := Machine{Kernel: k, Hardened: true, Modules: modules, Tools: []string{"ip", "nft", "nsenter", "sh", "sysctl"}}
-	running <- struct{}{}
-	defer func() { <-running }()
+	defer begin(nil)()
 	outcome := m.run(t.Context(), map[string][]byte{"/instructions": binary},
 		[][]string{{"sh", "-ec", "read release </proc/sys/kernel/osrelease; echo $release; /instructions " +
 			strings.Join(paths, " ")}})[0]

@@ -34,8 +34,7 @@ var skipped = []string{
 func TestPrograms(t *testing.T) {
 	services := slices.Concat(networking, []string{"nft_hash", "nft_numgen", "nft_reject_inet"})
 	tools := []string{"awk", "cat", "grep", "ip", "nft", "sed", "sh", "ss", "sysctl"}
-	m := &shared{open: debian, first: true}
-	o := m.run(t, services, tools, Task{"fairlead/internal/kernel",
+	o := forPrograms.run(t, services, tools, Task{"fairlead/internal/kernel",
 		[]string{"-test.skip=^(" + strings.Join(skipped, "|") + ")$"}})
 	if o.Err != nil {
 		t.Fatalf("%v\n%s", o.Err, o.Said)

@@ -18,7 +18,7 @@ func TestProgramRuns(t *testing.T) { runPrograms(t, forLinks) }
 func TestProgramRunsOnNewerKernel(t *testing.T) { runPrograms(t, forNewer) }
 
 // TestProgramRunsOnARM runs them on the older kernel for arm64.
-func TestProgramRunsOnARM(t *testing.T) { runPrograms(t, &shared{open: debianARM}) }
+func TestProgramRunsOnARM(t *testing.T) { runPrograms(t, onARM) }
 
 func runPrograms(t *testing.T, m *shared) {
 	t.Helper()

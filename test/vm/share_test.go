@@ -25,18 +25,31 @@ func TestMain(m *testing.M) {
 // run runs tasks in a machine of its own.
 func run(t *testing.T, m Machine, tasks ...Task) []Outcome {
 	t.Helper()
-	running <- struct{}{}
-	defer func() { <-running }()
+	defer begin(nil)()
 	return m.Run(t.Context(), tasks...)
+}
+
+// begin waits until a machine may run, and returns a function to call at its end. The machines that take longer begin
+// before it, so that none runs alone at the end. A machine that is not shared is nil, and a short one.
+func begin(s *shared) (end func()) {
+	for _, longer := range longestFirst {
+		if longer == s {
+			defer s.waiting.Done()
+			break
+		}
+		longer.waiting.Wait()
+	}
+	running <- struct{}{}
+	return func() { <-running }
 }
 
 // shared is a machine that runs tasks of several tests, with the modules and tools of all.
 type shared struct {
 	open func(*testing.T) Kernel
-	// first says that it takes the longest, so it runs before others may.
-	first bool
-	mu    sync.Mutex
-	next  *batch
+	mu   sync.Mutex
+	next *batch
+	// waiting counts the boots that will be, but have not begun.
+	waiting sync.WaitGroup
 }
 
 // batch is one boot of a shared machine.
@@ -49,9 +62,14 @@ type batch struct {
 
 // The shared machines.
 var (
+	forPrograms = &shared{open: debian}
+	forBalancer = &shared{open: debian}
 	forNetworks = &shared{open: debian}
 	forLinks    = &shared{open: debian}
 	forNewer    = &shared{open: backported}
+	onARM       = &shared{open: debianARM}
+
+	longestFirst = []*shared{forPrograms, forBalancer, forLinks, forNewer, forNetworks, onARM}
 )
 
 // run calls t.Parallel and returns the outcome of a task. The machine boots when all tests that share it have called
@@ -63,6 +81,7 @@ func (s *shared) run(t *testing.T, modules, tools []string, task Task) Outcome {
 	s.mu.Lock()
 	if s.next == nil {
 		s.next = &batch{machine: Machine{Kernel: kernel}}
+		s.waiting.Add(1)
 	}
 	b := s.next
 	b.machine.Modules = union(b.machine.Modules, modules)
@@ -70,18 +89,12 @@ func (s *shared) run(t *testing.T, modules, tools []string, task Task) Outcome {
 	i := len(b.tasks)
 	b.tasks = append(b.tasks, task)
 	s.mu.Unlock()
-	if s.first && i == 0 {
-		running <- struct{}{}
-	}
 	t.Parallel() // returns after the tests that are not parallel and the first parts of the others
 	b.boot.Do(func() {
 		s.mu.Lock()
 		s.next = nil
 		s.mu.Unlock()
-		if !s.first {
-			running <- struct{}{}
-		}
-		defer func() { <-running }()
+		defer begin(s)()
 		b.outcomes = b.machine.Run(t.Context(), b.tasks...)
 	})
 	return b.outcomes[i]

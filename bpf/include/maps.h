@@ -73,8 +73,10 @@ struct {
 	__type(value, struct mapping);
 } fl_mappings SEC(".maps");
 
-/* Counters per mapping, by its slot, and per CPU. All slots without a counter share slot
- * 0, which no mapping has.
+/* Counters per mapping, by its slot, and per CPU: those of all slots for the first CPU, then
+ * those for the next one. The kernel would allocate each entry of a BPF_MAP_TYPE_PERCPU_ARRAY
+ * separately, which takes as long as all other maps together. All slots without a counter
+ * share slot 0, which no mapping has.
  */
 #define MAX_COUNTED 8192
 
@@ -103,15 +105,17 @@ struct total {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_COUNTED);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_COUNTED); /* per CPU; user space multiplies it */
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct total);
 } fl_totals SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_REALS_COUNTED);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_REALS_COUNTED); /* per CPU; user space multiplies it */
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct total);
 } fl_real_totals SEC(".maps");
@@ -140,10 +144,12 @@ inline_always struct total *total_of(__u32 slot)
 		slot &= ~REAL_BIT;
 		if (slot >= MAX_REALS_COUNTED)
 			slot = 0;
+		slot += bpf_get_smp_processor_id() * MAX_REALS_COUNTED;
 		return bpf_map_lookup_elem(&fl_real_totals, &slot);
 	}
 	if (slot >= MAX_COUNTED)
 		slot = 0;
+	slot += bpf_get_smp_processor_id() * MAX_COUNTED;
 	return bpf_map_lookup_elem(&fl_totals, &slot);
 }
 

@@ -1,9 +1,8 @@
 package ebpf
 
 import (
-	"errors"
-	"fmt"
 	"time"
+	"unsafe"
 
 	"fairlead/internal/kernel/bpf"
 
@@ -58,11 +57,7 @@ func (t *Table) Counts(flows FlowMaps) ([]Counted, error) {
 		if slot >= maxCounted {
 			continue
 		}
-		c, err := t.counts(slot)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, Counted{Mapping: l, Counts: c, Live: live[slot]})
+		all = append(all, Counted{Mapping: l, Counts: t.totals.sum(slot), Live: live[slot]})
 	}
 	return all, nil
 }
@@ -133,58 +128,50 @@ func idleLimit(udp bool, f bpf.FairleadFlow) time.Duration {
 
 // Translated returns how many packets and bytes were translated, inward and outward
 // together, by the mappings that still exist.
-func (t *Table) Translated() (packets, bytes uint64, err error) {
-	uncounted, err := t.counts(0)
-	if err != nil {
-		return 0, 0, err
-	}
-	sum := uncounted
+func (t *Table) Translated() (packets, bytes uint64) {
+	sum := t.totals.sum(0) // of those without their own counters
 	for slot := range t.slots {
-		if slot >= maxCounted {
-			continue
-		}
-		c, err := t.counts(slot)
-		if err != nil {
-			return 0, 0, err
-		}
-		sum.Add(c)
+		sum.Add(t.totals.sum(slot))
 	}
-	return sum.Packets[Inward] + sum.Packets[Outward], sum.Bytes[Inward] + sum.Bytes[Outward], nil
+	return sum.Packets[Inward] + sum.Packets[Outward], sum.Bytes[Inward] + sum.Bytes[Outward]
 }
 
 // Fill returns the number of entries in the table and its capacity.
 func (t *Table) Fill() (entries, most int) { return len(t.slots), maxMappings - 1 }
 
-// counts returns the sum of the counters of all CPUs for a slot.
-func (t *Table) counts(slot uint32) (sum Counts, err error) {
-	var each []bpf.FairleadTotal
-	if err := t.totals.Lookup(slot, &each); err != nil {
-		return sum, fmt.Errorf("read the counters of mapping %d: %w", slot, err)
+// totals are the counters of the first slots for each CPU, as in bpf/include/maps.h. The others have none.
+type totals struct {
+	memory *ebpf.Memory
+	slots  int
+}
+
+const totalSize = int(unsafe.Sizeof(bpf.FairleadTotal{}))
+
+// each calls fn with the offset of a slot's counters for each CPU.
+func (t totals) each(slot uint32, fn func(off int64)) {
+	if int(slot) >= t.slots {
+		return
 	}
-	for _, c := range each {
+	for i := int(slot); i < int(t.memory.Size())/totalSize; i += t.slots {
+		fn(int64(i * totalSize))
+	}
+}
+
+// sum returns the sum of the counters of all CPUs for a slot.
+func (t totals) sum(slot uint32) (sum Counts) {
+	t.each(slot, func(off int64) {
+		var c bpf.FairleadTotal
+		load(t.memory, off, unsafe.Slice((*byte)(unsafe.Pointer(&c)), totalSize))
 		sum.Add(Counts{Packets: c.Packets, Bytes: c.Bytes, Drops: c.Drops, Flows: c.Flows})
-	}
-	return sum, nil
+	})
+	return sum
 }
 
-// carry copies the counters of a slot to the slot that replaces it.
-func (t *Table) carry(from, to uint32) error {
-	if from >= maxCounted {
-		return t.begin(to, Counts{})
-	}
-	c, err := t.counts(from)
-	return errors.Join(err, t.begin(to, c))
-}
-
-// begin sets the counters of a slot before an entry uses it.
-func (t *Table) begin(slot uint32, from Counts) error {
-	if slot >= maxCounted {
-		return nil
-	}
-	values := make([]bpf.FairleadTotal, ebpf.MustPossibleCPU())
-	values[0] = bpf.FairleadTotal{Packets: from.Packets, Bytes: from.Bytes, Drops: from.Drops, Flows: from.Flows}
-	if err := t.totals.Put(slot, values); err != nil {
-		return fmt.Errorf("set the counters of mapping %d: %w", slot, err)
-	}
-	return nil
+// set sets the sum of the counters of all CPUs for a slot.
+func (t totals) set(slot uint32, from Counts) {
+	c := bpf.FairleadTotal{Packets: from.Packets, Bytes: from.Bytes, Drops: from.Drops, Flows: from.Flows}
+	t.each(slot, func(off int64) {
+		store(t.memory, off, unsafe.Slice((*byte)(unsafe.Pointer(&c)), totalSize))
+		c = bpf.FairleadTotal{} // the first CPU has all
+	})
 }

@@ -199,6 +199,9 @@ func loadSpec(cpus int) (*ebpf.CollectionSpec, error) {
 			m.MaxEntries = max(m.MaxEntries, uint32(lruPerCPU*cpus))
 		}
 	}
+	for _, name := range []string{bpf.FairleadMapFlTotals, bpf.FairleadMapFlRealTotals} {
+		spec.Maps[name].MaxEntries *= uint32(cpus)
+	}
 	return spec, nil
 }
 

@@ -158,11 +158,7 @@ func (s *ReadOnly) Begun(fn func(service string, real netip.AddrPort, flows uint
 	}
 	for name, h := range b.inUse {
 		for i, slot := range h.slots {
-			c, err := b.totals(slot)
-			if err != nil {
-				return errors.Join(err, b.Close())
-			}
-			fn(name, h.Reals[i].At, c.Flows)
+			fn(name, h.Reals[i].At, b.totals.sum(slot).Flows)
 		}
 	}
 	return b.Close()

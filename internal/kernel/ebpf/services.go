@@ -110,6 +110,7 @@ type Balancer struct {
 	maps            map[string]*ebpf.Map
 	reals, services *ebpf.Memory
 	loads           *ebpf.Memory
+	totals          totals
 	rings           rings
 	inUse           map[string]*inUse
 	names           map[uint32]string
@@ -138,13 +139,14 @@ func (p *Datapath) Balancer() *Balancer { return p.balancer }
 
 // openBalancer reads the table from the maps.
 func openBalancer(maps map[string]*ebpf.Map) (*Balancer, error) {
-	b := &Balancer{maps: maps, inUse: map[string]*inUse{}, names: map[uint32]string{}, slots: map[uint32]bool{}}
+	b := &Balancer{maps: maps, inUse: map[string]*inUse{}, names: map[uint32]string{}, slots: map[uint32]bool{},
+		totals: totals{slots: maxRealsCounted}}
 	b.rings = rings{outer: maps[bpf.FairleadMapFlRings]}
 	for _, m := range []struct {
 		name string
 		to   **ebpf.Memory
 	}{{bpf.FairleadMapFlReals, &b.reals}, {bpf.FairleadMapFlServices, &b.services},
-		{bpf.FairleadMapFlLoads, &b.loads}} {
+		{bpf.FairleadMapFlLoads, &b.loads}, {bpf.FairleadMapFlRealTotals, &b.totals.memory}} {
 		var err error
 		if *m.to, err = maps[m.name].Memory(); err != nil {
 			return nil, fmt.Errorf("map the table of %s: %w", m.name, err)
@@ -258,9 +260,7 @@ func (b *Balancer) setReals(next, old *inUse) (fresh []uint32, err error) {
 		entry := b.entry(slot, r, next.id)
 		entry.LastGeneration++
 		entry.Generation = entry.LastGeneration
-		if err := b.beginCounts(slot); err != nil {
-			return fresh, err
-		}
+		b.beginCounts(slot)
 		b.writeReal(slot, entry)
 	}
 	return fresh, nil

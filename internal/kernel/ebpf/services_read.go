@@ -208,11 +208,7 @@ func (b *Balancer) RealCounts(flows FlowMaps) (map[string]map[netip.AddrPort]Rea
 	for name, h := range b.inUse {
 		all[name] = make(map[netip.AddrPort]RealCounts, len(h.slots))
 		for i, slot := range h.slots {
-			c, err := b.counts(slot, uint32(live[realBit|slot]))
-			if err != nil {
-				return nil, err
-			}
-			all[name][h.Reals[i].At] = c
+			all[name][h.Reals[i].At] = b.counts(slot, uint32(live[realBit|slot]))
 		}
 	}
 	return all, nil
@@ -220,7 +216,7 @@ func (b *Balancer) RealCounts(flows FlowMaps) (map[string]map[netip.AddrPort]Rea
 
 // counts reads the counters of the real server in a slot, and corrects its number of
 // flows.
-func (b *Balancer) counts(slot, active uint32) (RealCounts, error) {
+func (b *Balancer) counts(slot, active uint32) RealCounts {
 	var c RealCounts
 	var l bpf.FairleadLoad
 	off := int64(slot) * int64(loadSize)
@@ -230,24 +226,8 @@ func (b *Balancer) counts(slot, active uint32) (RealCounts, error) {
 	}
 	c.Active = uint64(active) + uint64(l.Local)
 	c.Retries, c.Refusals, c.Resets, c.NoTotals = l.Retries, l.Refusals, l.Resets, slot >= maxRealsCounted
-	var err error
-	c.Counts, err = b.totals(slot)
-	return c, err
-}
-
-// totals reads the packets and bytes to and from the real server in a slot.
-func (b *Balancer) totals(slot uint32) (c Counts, err error) {
-	if slot >= maxRealsCounted {
-		return c, nil
-	}
-	var each []bpf.FairleadTotal
-	if err := b.maps[bpf.FairleadMapFlRealTotals].Lookup(slot, &each); err != nil {
-		return c, fmt.Errorf("read the counters of real server %d: %w", slot, err)
-	}
-	for _, t := range each {
-		c.Add(Counts{Packets: t.Packets, Bytes: t.Bytes, Drops: t.Drops, Flows: t.Flows})
-	}
-	return c, nil
+	c.Counts = b.totals.sum(slot)
+	return c
 }
 
 // maxRealsCounted is the number of real servers' slots with counters, as in
@@ -255,16 +235,11 @@ func (b *Balancer) totals(slot uint32) (c Counts, err error) {
 const maxRealsCounted = 16384
 
 // beginCounts sets the counters of a slot to 0.
-func (b *Balancer) beginCounts(slot uint32) error {
+func (b *Balancer) beginCounts(slot uint32) {
 	store(b.loads, int64(slot)*int64(loadSize), make([]byte, loadSize))
-	if slot >= maxRealsCounted || b.readReal(slot).LastGeneration == 0 {
-		return nil // it has none, or was never used
+	if b.readReal(slot).LastGeneration != 0 { // it was used before
+		b.totals.set(slot, Counts{})
 	}
-	if err := b.maps[bpf.FairleadMapFlRealTotals].Put(slot,
-		make([]bpf.FairleadTotal, ebpf.MustPossibleCPU())); err != nil {
-		return fmt.Errorf("set the counters of real server %d: %w", slot, err)
-	}
-	return nil
 }
 
 // Ended returns the flows of what has been removed.

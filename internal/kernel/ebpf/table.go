@@ -57,7 +57,7 @@ func ClassOf(v4, udp bool) uint8 {
 type Table struct {
 	ports, mappings *ebpf.Memory
 	// totals are the counters of the slots.
-	totals *ebpf.Map
+	totals totals
 	slots  map[uint32]Mapping
 	heads  map[uint32]uint32
 	// occupied counts the heads and entries that refer to each slot.
@@ -73,7 +73,7 @@ func (p *Datapath) Table() *Table { return p.table }
 
 // openTable reads the table from the maps.
 func openTable(maps map[string]*ebpf.Map) (*Table, error) {
-	t := &Table{totals: maps[bpf.FairleadMapFlTotals], slots: map[uint32]Mapping{}, heads: map[uint32]uint32{},
+	t := &Table{totals: totals{slots: maxCounted}, slots: map[uint32]Mapping{}, heads: map[uint32]uint32{},
 		occupied: map[uint32]int{}}
 	var err error
 	if t.ports, err = maps[bpf.FairleadMapFlPorts].Memory(); err != nil {
@@ -81,6 +81,9 @@ func openTable(maps map[string]*ebpf.Map) (*Table, error) {
 	}
 	if t.mappings, err = maps[bpf.FairleadMapFlMappings].Memory(); err != nil {
 		return nil, fmt.Errorf("map the table of mappings: %w", err)
+	}
+	if t.totals.memory, err = maps[bpf.FairleadMapFlTotals].Memory(); err != nil {
+		return nil, fmt.Errorf("map the counters of mappings: %w", err)
 	}
 	return t, t.read()
 }
@@ -147,24 +150,22 @@ var ErrFull = errors.New("the eBPF table is full")
 // only Old is set, it is deleted.
 type Change struct{ Old, New *Mapping }
 
-// Apply makes the changes. It checks first whether they fit, so that later only setting
-// the counters can fail. Returns ErrFull if the table has no room.
+// Apply makes the changes. Returns ErrFull, and makes none, if the table has no room.
 func (t *Table) Apply(changes []Change) error {
 	if err := t.fits(changes); err != nil {
 		return err
 	}
-	var errs []error
 	for _, c := range changes {
 		switch {
 		case c.New == nil:
 			t.remove(c.Old)
 		case c.Old == nil:
-			errs = append(errs, t.insert(*c.New))
+			t.insert(*c.New)
 		default:
-			errs = append(errs, t.replace(c.Old, *c.New))
+			t.replace(c.Old, *c.New)
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // fits checks the room for entries, and the length of the chains.
@@ -207,10 +208,10 @@ func (t *Table) length(slot uint32) int {
 
 // insert writes the entry, and then the references to it: the head of each port that has
 // none, or the end of the port's chain.
-func (t *Table) insert(l Mapping) error {
+func (t *Table) insert(l Mapping) {
 	l.Next = 0
 	slot := t.take()
-	err := t.begin(slot, Counts{})
+	t.totals.set(slot, Counts{})
 	t.write(slot, l)
 	for port := int(l.First); port <= int(l.Last); port++ {
 		at := index(&l, port)
@@ -226,7 +227,6 @@ func (t *Table) insert(l Mapping) error {
 			t.link(last, slot)
 		}
 	}
-	return err
 }
 
 // remove redirects all references past the entry.
@@ -241,18 +241,18 @@ func (t *Table) remove(old *Mapping) {
 
 // replace redirects all references to a new entry, which takes the old one's place in
 // the chain.
-func (t *Table) replace(old *Mapping, l Mapping) error {
+func (t *Table) replace(old *Mapping, l Mapping) {
 	slot, ok := t.find(old)
 	if !ok {
-		return t.insert(l)
+		t.insert(l)
+		return
 	}
 	l.Next = t.slots[slot].Next
 	fresh := t.take()
-	err := t.carry(slot, fresh)
+	t.totals.set(fresh, t.totals.sum(slot))
 	t.write(fresh, l)
 	t.redirect(slot, fresh)
 	t.release(slot)
-	return err
 }
 
 // release frees a slot without references.

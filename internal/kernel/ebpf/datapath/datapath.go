@@ -189,5 +189,6 @@ func (h *Handle) TranslatedTraffic() (packets, bytes uint64, err error) {
 	if err != nil || p == nil {
 		return 0, 0, err
 	}
-	return p.Table().Translated()
+	packets, bytes = p.Table().Translated()
+	return packets, bytes, nil
 }

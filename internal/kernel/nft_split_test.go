@@ -12,7 +12,7 @@ import (
 // large returns a service whose change needs a transaction of its own.
 func large(name, vip string) plan.NFTService {
 	return with(served(name, vip, model.MaglevHashing, "10.0.0.2:8080", "10.0.0.3:8080"),
-		func(s *plan.NFTService) { s.Ring = slices.Repeat([]uint16{0, 1}, 30_000) })
+		func(s *plan.NFTService) { s.Ring = slices.Repeat([]uint16{0, 1}, 25_500) })
 }
 
 // turned returns a service in which each bucket has the other real server.

@@ -1,10 +1,14 @@
 package kernel
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"fairlead/internal/kernel/bpf"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/plan"
 
 	"github.com/cilium/ebpf"
@@ -56,6 +60,51 @@ func TestMapsOfAnotherSize(t *testing.T) {
 				flow != nil, err)
 		}
 		m.Close()
+	}
+}
+
+// TestCountersOfAnotherVersion reads what a version left that counted in per-CPU arrays, as 0.9.0. The first reading of a
+// new daemon decides whether connections to hosts outside stay. Only the counters begin again.
+func TestCountersOfAnotherVersion(t *testing.T) {
+	w := newLocalWorld(t)
+	if err := w.Del(plan.LocalClients{}); err != nil {
+		t.Fatal(err)
+	}
+	pins, open := w.pinned(t)
+	outbound := plan.Outbound{Link: "box0", Router: "box0"}
+	mapping := toBox("10.9.0.1", 80, "10.9.0.2")[0]
+	h := open()
+	for _, o := range (plan.Plan{plan.Uplinks{}, boxIngress, outbound}) {
+		if err := h.Set(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(h.ebpf.ApplyEBPF([]plan.Op{{Object: mapping}}), h.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, size := range map[string]uint32{bpf.FairleadMapFlTotals: 8192, bpf.FairleadMapFlRealTotals: 16384} {
+		pin, err := filepath.Glob(filepath.Join(pins, "*", "maps", name))
+		if err != nil || len(pin) != 1 {
+			t.Fatalf("pins of %s: %v, %v", name, pin, err)
+		}
+		earlier, err := ebpf.NewMap(&ebpf.MapSpec{Name: name, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 56,
+			MaxEntries: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(os.Remove(pin[0]), earlier.Pin(pin[0]), earlier.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h = open()
+	found, err := datapath.Outbounds(h.ebpf)
+	if err != nil || !slices.Equal(found, []plan.Outbound{outbound}) {
+		t.Errorf("connections outside are translated for %v, %v, want %v", found, err, outbound)
+	}
+	counts, err := h.ebpf.MappingCounts()
+	if n, ok := counts[mapping.Key()]; err != nil || !ok || n != 0 {
+		t.Errorf("the counters are %v, %v, want 0 for %s", counts, err, mapping.Key())
 	}
 }
 

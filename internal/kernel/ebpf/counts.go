@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -146,6 +147,18 @@ type totals struct {
 }
 
 const totalSize = int(unsafe.Sizeof(bpf.FairleadTotal{}))
+
+// openTotals returns the counters in a map; none if m is nil.
+func openTotals(m *ebpf.Map, slots int) (totals, error) {
+	if m == nil {
+		return totals{}, nil
+	}
+	memory, err := m.Memory()
+	if err != nil {
+		return totals{}, fmt.Errorf("map the counters: %w", err)
+	}
+	return totals{memory, slots}, nil
+}
 
 // each calls fn with the offset of a slot's counters for each CPU.
 func (t totals) each(slot uint32, fn func(off int64)) {

@@ -24,7 +24,7 @@ type ReadOnly struct {
 }
 
 // OpenReadOnly opens the data path that a process has pinned in a directory. Returns nil
-// if there is none, or one of another version.
+// if there is none, or one of another version with other maps. All counters are 0 if only theirs differ.
 func OpenReadOnly(at string) (*ReadOnly, error) {
 	dir := pins(at)
 	spec, err := loadSpec(ebpf.MustPossibleCPU())
@@ -45,7 +45,8 @@ func OpenReadOnly(at string) (*ReadOnly, error) {
 		}
 		s.maps[name] = m
 		switch fits := spec.Maps[name].Compatible(m) == nil; {
-		case !fits && slices.Contains(forServices, name): // there are none
+		case !fits && (slices.Contains(forServices, name) || name == bpf.FairleadMapFlTotals):
+			// There are no services, or an earlier version counts in another way.
 			delete(s.maps, name)
 			if err := m.Close(); err != nil {
 				return nil, errors.Join(err, s.Close())

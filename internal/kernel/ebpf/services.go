@@ -139,18 +139,21 @@ func (p *Datapath) Balancer() *Balancer { return p.balancer }
 
 // openBalancer reads the table from the maps.
 func openBalancer(maps map[string]*ebpf.Map) (*Balancer, error) {
-	b := &Balancer{maps: maps, inUse: map[string]*inUse{}, names: map[uint32]string{}, slots: map[uint32]bool{},
-		totals: totals{slots: maxRealsCounted}}
+	b := &Balancer{maps: maps, inUse: map[string]*inUse{}, names: map[uint32]string{}, slots: map[uint32]bool{}}
 	b.rings = rings{outer: maps[bpf.FairleadMapFlRings]}
 	for _, m := range []struct {
 		name string
 		to   **ebpf.Memory
 	}{{bpf.FairleadMapFlReals, &b.reals}, {bpf.FairleadMapFlServices, &b.services},
-		{bpf.FairleadMapFlLoads, &b.loads}, {bpf.FairleadMapFlRealTotals, &b.totals.memory}} {
+		{bpf.FairleadMapFlLoads, &b.loads}} {
 		var err error
 		if *m.to, err = maps[m.name].Memory(); err != nil {
 			return nil, fmt.Errorf("map the table of %s: %w", m.name, err)
 		}
+	}
+	var err error
+	if b.totals, err = openTotals(maps[bpf.FairleadMapFlRealTotals], maxRealsCounted); err != nil {
+		return nil, err
 	}
 	return b, b.read()
 }

@@ -73,8 +73,7 @@ func (p *Datapath) Table() *Table { return p.table }
 
 // openTable reads the table from the maps.
 func openTable(maps map[string]*ebpf.Map) (*Table, error) {
-	t := &Table{totals: totals{slots: maxCounted}, slots: map[uint32]Mapping{}, heads: map[uint32]uint32{},
-		occupied: map[uint32]int{}}
+	t := &Table{slots: map[uint32]Mapping{}, heads: map[uint32]uint32{}, occupied: map[uint32]int{}}
 	var err error
 	if t.ports, err = maps[bpf.FairleadMapFlPorts].Memory(); err != nil {
 		return nil, fmt.Errorf("map the table of ports: %w", err)
@@ -82,8 +81,8 @@ func openTable(maps map[string]*ebpf.Map) (*Table, error) {
 	if t.mappings, err = maps[bpf.FairleadMapFlMappings].Memory(); err != nil {
 		return nil, fmt.Errorf("map the table of mappings: %w", err)
 	}
-	if t.totals.memory, err = maps[bpf.FairleadMapFlTotals].Memory(); err != nil {
-		return nil, fmt.Errorf("map the counters of mappings: %w", err)
+	if t.totals, err = openTotals(maps[bpf.FairleadMapFlTotals], maxCounted); err != nil {
+		return nil, err
 	}
 	return t, t.read()
 }

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,19 +120,43 @@ mv src/bin bin-of-src && rm -r src && mkdir src && mv bin-of-src src/bin`
 	return dir
 }
 
-// removeUnused removes what installed has created, except one directory, if no run has used it for a day.
+// removeUnused removes what installed has created, except one directory, if no run has used it for a day. That includes
+// what a run that was killed has left.
 func removeUnused(t *testing.T, except string) {
 	t.Helper()
-	all, err := filepath.Glob(filepath.Join(cache(), "installed-*"))
-	for _, dir := range all {
-		info, failed := os.Stat(dir)
-		if failed == nil && dir != except && time.Since(info.ModTime()) > 24*time.Hour {
-			failed = os.RemoveAll(dir)
+	for _, made := range []string{"installed-*", "installing-*"} {
+		all, err := filepath.Glob(filepath.Join(cache(), made))
+		for _, dir := range all {
+			info, failed := os.Stat(dir)
+			if errors.Is(failed, fs.ErrNotExist) { // another run has removed or renamed it
+				continue
+			}
+			if failed == nil && dir != except && time.Since(info.ModTime()) > 24*time.Hour {
+				failed = os.RemoveAll(dir)
+			}
+			err = errors.Join(err, failed)
 		}
-		err = errors.Join(err, failed)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
+}
+
+// TestRemoveUnused: a system that is used, and one that is being installed, stay.
+func TestRemoveUnused(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for name, days := range map[string]int{"installed-a": 2, "installed-b": 2, "installed-c": 0, "installing-d": 2,
+		"installing-e": 0, "debian.tar": 2} {
+		dir, at := filepath.Join(cache(), name), time.Now().AddDate(0, 0, -days)
+		err := os.MkdirAll(filepath.Join(dir, "etc"), 0o755)
+		if err = errors.Join(err, os.Chtimes(dir, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removeUnused(t, filepath.Join(cache(), "installed-a"))
+	left, err := fs.Glob(os.DirFS(cache()), "*")
+	if want := []string{"debian.tar", "installed-a", "installed-c", "installing-e"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("%v, %v is left, want %v", left, err, want)
 	}
 }
 

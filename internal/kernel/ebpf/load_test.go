@@ -77,3 +77,21 @@ func TestMapsForManyCPUs(t *testing.T) {
 		t.Error("no map is an LRU map")
 	}
 }
+
+// TestServicesOfIncompleteMaps reads services while another process enlarges the maps for the first one: some still
+// have one entry.
+func TestServicesOfIncompleteMaps(t *testing.T) {
+	spec, err := loadSpec(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ebpf.NewMap(spec.Maps[bpf.FairleadMapFlFrontends])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s := ReadOnly{maps: map[string]*ebpf.Map{bpf.FairleadMapFlFrontends: m}}
+	if all, err := s.Services(); len(all) != 0 || err != nil {
+		t.Errorf("the services are %v, %v, want none", all, err)
+	}
+}

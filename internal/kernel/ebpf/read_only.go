@@ -133,10 +133,14 @@ func (s *ReadOnly) Counts() ([]Counted, error) {
 	return t.Counts(s.maps)
 }
 
-// balancer reads the table of services. Returns nil if the data path has none.
+// balancer reads the table of services. Returns nil if the data path has none: the maps for them are
+// enlarged one by one with the first one.
 func (s *ReadOnly) balancer() (*Balancer, error) {
-	if s.maps[bpf.FairleadMapFlFrontends] == nil {
-		return nil, nil
+	for _, name := range []string{bpf.FairleadMapFlFrontends, bpf.FairleadMapFlServices, bpf.FairleadMapFlReals,
+		bpf.FairleadMapFlLoads} {
+		if s.maps[name] == nil {
+			return nil, nil
+		}
 	}
 	return openBalancer(s.maps)
 }

@@ -183,7 +183,9 @@ func (l *lan) service(proto model.Proto, v4 bool, reals ...string) model.Virtual
 	return v
 }
 
-// set applies a state with the networks and these services to the host.
+// set applies a state with the networks and these services to the host, and checks that the host
+// has it. Verify discards the engine's list of applied objects. If nothing differs, Assume restores
+// the list: the next change relies on it, as in the daemon, and does not observe the host again.
 func (l *lan) set(services ...model.VirtualService) {
 	l.Helper()
 	if err := l.trySet(services...); err != nil {
@@ -192,6 +194,10 @@ func (l *lan) set(services ...model.VirtualService) {
 	ops, err := l.Engine.Verify(context.Background())
 	if err != nil || len(ops) > 0 {
 		l.Errorf("the kernel's state differs from what was set: %v\n%s", err, plan.Text(ops))
+		return
+	}
+	if err := l.Engine.Assume(); err != nil {
+		l.Error(err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/child"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/escape"
 	"fairlead/internal/explain/doctor"
@@ -124,20 +123,25 @@ func leaves(c *cobra.Command, path []string, each func(path []string, c *cobra.C
 // hostile. No output may contain a raw name.
 func TestHostileNamesAreEscaped(t *testing.T) {
 	enter := hostileHost(t)
-	sockets := []string{serveHostileDaemon(t, hostileDaemon{}), serveHostileDaemon(t, hostileDaemon{refuses: true})}
+	host := func(name string, l hostileDaemon) surroundings {
+		return newSurroundings(t, name, commandRole, serveHostileDaemon(t, l), enter, "EDITOR=cat")
+	}
+	hosts := []surroundings{host("answers", hostileDaemon{}), host("refuses", hostileDaemon{refuses: true})}
 	known := commandLines(hostileFiles(t))
 	root := newRoot(&command.App{})
 	complete(root)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
+	var all [][]func() // the lines of one command write the same files
 	leaves(root, nil, func(path []string, c *cobra.Command) {
 		lines, ok := known[strings.Join(path, " ")]
 		if !ok {
 			t.Errorf("fairlead %s: add arguments for it to commandLines", strings.Join(path, " "))
 			return
 		}
+		var checks []func()
 		for _, args := range append(slices.Clone(lines), []string{hostileName}, []string{"--" + hostileName}) {
-			for i, socket := range sockets {
+			for i, host := range hosts {
 				if i > 0 && c.Flags().Lookup("socket") == nil {
 					break
 				}
@@ -145,32 +149,29 @@ func TestHostileNamesAreEscaped(t *testing.T) {
 					if format == "json" && len(args) > 0 && strings.Contains(args[len(args)-1], hostileName) {
 						break // the output is the same
 					}
-					checkOutput(t, enter, socket, append(append(slices.Clone(path), "-o", format), args...))
+					line := slices.Concat(path, []string{"-o", format}, args)
+					checks = append(checks, func() { checkOutput(t, host, line) })
 				}
 			}
 		}
 		if c.ValidArgsFunction != nil {
-			checkOutput(t, enter, sockets[0], append(append([]string{"__complete"}, path...), ""))
+			line := slices.Concat([]string{"__complete"}, path, []string{""})
+			checks = append(checks, func() { checkOutput(t, hosts[0], line) })
+		}
+		all = append(all, checks)
+	})
+	each(all, func(checks []func()) {
+		for _, check := range checks {
+			check()
 		}
 	})
 }
 
 // checkOutput runs a command and checks every character that it prints.
-func checkOutput(t *testing.T, enter []string, socket string, args []string) {
+func checkOutput(t *testing.T, host surroundings, args []string) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Dir(socket) // some commands write files
-	cmd := exec.Command("nsenter", append(append(slices.Clone(enter), self), inOwnDir(args, dir)...)...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, command.SocketVariable+"="+socket,
-		"VISUAL=", "EDITOR=cat")
-	var out, errOut strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	_ = cmd.Run() // many fail, as they should
-	for _, text := range []string{out.String(), errOut.String()} {
+	r := host.run(t, inOwnDir(args, filepath.Dir(host.socket))) // many fail, as they should
+	for _, text := range []string{r.out, r.err} {
 		if i := strings.IndexFunc(text, func(r rune) bool {
 			return escape.Hidden(r) && r != '\n' &&
 				r != '\t'
@@ -181,7 +182,7 @@ func checkOutput(t *testing.T, enter []string, socket string, args []string) {
 			t.Errorf("fairlead %q: a name begins a line in\n%s", args, text)
 		}
 	}
-	if text := out.String(); json.Valid([]byte(text)) && strings.Contains(text, forged) &&
+	if text := r.out; json.Valid([]byte(text)) && strings.Contains(text, forged) &&
 		!strings.Contains(text, `\n`+forged) {
 		t.Errorf("fairlead %q: the JSON does not contain the original name:\n%s", args, text)
 	}
@@ -191,16 +192,10 @@ func checkOutput(t *testing.T, enter []string, socket string, args []string) {
 // shell. The shell must not run any name in them as a command.
 func TestDoctorFixesAreSafeInAShell(t *testing.T) {
 	enter := hostileHost(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("nsenter", append(slices.Clone(enter), self, "doctor", "-o", "json")...)
-	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, command.SocketVariable+"="+
-		filepath.Join(t.TempDir(), "none"))
-	out, _ := cmd.Output() // there are problems
+	host := newSurroundings(t, "no daemon", commandRole, filepath.Join(t.TempDir(), "none"), enter)
+	out := host.run(t, []string{"doctor", "-o", "json"}).out // there are problems
 	var d struct{ Findings []doctor.Finding }
-	if err := json.Unmarshal(out, &d); err != nil {
+	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
 	hostile := 0

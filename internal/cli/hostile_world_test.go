@@ -23,16 +23,12 @@ import (
 	"fairlead/internal/store"
 )
 
-// The roles of this test binary: the command line, and a listening process with a
-// hostile name.
-const (
-	commandRole        = "command"
-	hostileProcessRole = "hostileProcess"
-)
+// hostileProcessRole is a listening process with a hostile name.
+const hostileProcessRole = "hostileProcess"
 
 func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{
-		commandRole:        func() int { return Main(Build{Version: "test"}, os.Args[1:], os.Stdout, os.Stderr) },
+		commandRole:        commandProcess,
 		hostileProcessRole: hostileProcess,
 		unprivilegedRole:   unprivileged,
 	})

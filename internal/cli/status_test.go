@@ -1,54 +1,20 @@
 package cli
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
-	"fairlead/internal/child"
 	"fairlead/internal/cli/command"
 
 	"github.com/spf13/cobra"
 )
-
-// unprivilegedRole is the command line without root.
-const unprivilegedRole = "unprivileged"
-
-// noRights is the id of a user and a group without rights.
-const noRights = 65534
-
-func unprivileged() int {
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(noRights), syscall.Setuid(noRights)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return Main(Build{Version: "test"}, os.Args[1:], os.Stdout, os.Stderr)
-}
-
-// surroundings are where a command runs.
-type surroundings struct {
-	name, role, socket string
-	// enter are nsenter's arguments.
-	enter []string
-}
-
-// ran is the result of a command.
-type ran struct {
-	code     int
-	out, err string
-}
 
 // TestExitStatusAndTextAgree runs every command without a daemon, without root, on an empty
 // host and on a full one, with a table and with JSON as its output. The exit status must be
@@ -56,25 +22,31 @@ type ran struct {
 func TestExitStatusAndTextAgree(t *testing.T) {
 	full, empty := hostileHost(t), emptyHost(t)
 	none := "/proc/fairlead.sock" // nothing can listen there
+	host := func(name, role, socket string, enter []string) surroundings {
+		return newSurroundings(t, name, role, socket, enter, "DOCKER_HOST=unix:///proc/none", "EDITOR=true")
+	}
 	all := []surroundings{
-		{"no daemon", commandRole, none, empty}, {"no root", unprivilegedRole, none, empty},
-		{"empty", commandRole, serveHostileDaemon(t, hostileDaemon{empty: true}), empty},
-		{"full", commandRole, serveHostileDaemon(t, hostileDaemon{}), full},
+		host("no daemon", commandRole, none, empty), host("no root", unprivilegedRole, none, empty),
+		host("empty", commandRole, serveHostileDaemon(t, hostileDaemon{empty: true}), empty),
+		host("full", commandRole, serveHostileDaemon(t, hostileDaemon{}), full),
 	}
 	lines := commandLines(hostileFiles(t))
 	root := newRoot(&command.App{})
 	root.InitDefaultHelpCmd()
+	run := func(in surroundings, path, args []string, format string) ran { // some commands write files
+		return in.run(t, slices.Concat(path, []string{"-o", format}, inOwnDir(args, t.TempDir())))
+	}
 	var paths [][]string
 	leaves(root, nil, func(path []string, _ *cobra.Command) { paths = append(paths, path) })
 	each(paths, func(path []string) {
 		name := strings.Join(path, " ")
 		var codes []string
 		for _, in := range all {
-			r := in.run(t, path, lines[name][0], "table")
+			r := run(in, path, lines[name][0], "table")
 			codes = append(codes, fmt.Sprint(r.code))
 			in.check(t, name, r)
 			if r.code == command.ExitOK || r.out != "" {
-				in.checkJSON(t, name, r, in.run(t, path, lines[name][0], "json"))
+				in.checkJSON(t, name, r, run(in, path, lines[name][0], "json"))
 			}
 		}
 		if got := strings.Join(codes, " "); !slices.Contains(statuses[got], name) {
@@ -83,13 +55,16 @@ func TestExitStatusAndTextAgree(t *testing.T) {
 	})
 }
 
-// each calls fn for each path, a few at a time.
-func each(paths [][]string, fn func([]string)) {
+// slots is how many calls of each run at the same time.
+const slots = 4
+
+// each calls fn for each element, a few at a time.
+func each[T any](elements []T, fn func(T)) {
 	var all sync.WaitGroup
-	slots := make(chan struct{}, 4)
-	for _, path := range paths {
-		slots <- struct{}{}
-		all.Go(func() { fn(path); <-slots })
+	free := make(chan struct{}, slots)
+	for _, e := range elements {
+		free <- struct{}{}
+		all.Go(func() { fn(e); <-free })
 	}
 	all.Wait()
 }
@@ -105,30 +80,6 @@ func emptyHost(t *testing.T) []string {
 	host := startHostileProcess(t, exec.Command("unshare", "--net", "--mount", "sh", "-euc", script, "sh", self))
 	at := fmt.Sprintf("/proc/%d/ns/", host.Process.Pid)
 	return []string{"--net=" + at + "net", "--mount=" + at + "mnt", "--"}
-}
-
-// run runs a command.
-func (s surroundings) run(t *testing.T, path, args []string, format string) ran {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Error(err)
-		return ran{}
-	}
-	dir := t.TempDir() // some commands write files
-	line := slices.Concat(s.enter, []string{self}, path, []string{"-o", format}, inOwnDir(args, dir))
-	cmd := exec.CommandContext(ctx, "nsenter", line...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), child.Role+"="+s.role, command.SocketVariable+"="+s.socket,
-		"DOCKER_HOST=unix://"+filepath.Join(cmd.Dir, "none"), "VISUAL=", "EDITOR=true")
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	err = cmd.Run()
-	if exited := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exited) || ctx.Err() != nil {
-		t.Errorf("%s: fairlead %q does not end: %v", s.name, line, err)
-	}
-	return ran{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 }
 
 // claims are texts that only a success may have, and denials those that it must not have.

@@ -27,6 +27,10 @@ var flags = []string{"--headless=new", "--remote-debugging-pipe", "--no-sandbox"
 	"--font-render-hinting=none", "--lang=en", "--force-color-profile=srgb",
 	"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE [::1]"}
 
+// interpreted keeps scripts from the optimizing compilers: axe-core runs once per page, and compiling it costs more than
+// it saves. Benchmarks measure pages as users' browsers show them.
+const interpreted = "--js-flags=--no-opt,--no-maglev,--single-threaded,--min-semi-space-size=64"
+
 // script runs Chromium as the second process of its namespaces: the first one has no default signal handlers.
 const script = `mount --make-rprivate / && mount -t proc proc /proc && chromium "$@"; exit $?`
 
@@ -42,8 +46,11 @@ func Start(t testing.TB, in *os.File) *Browser {
 	}
 	commands, toChromium := pipe(t)
 	fromChromium, answers := pipe(t)
-	cmd := exec.Command("sh", slices.Concat([]string{"-c", script, "sh", "--user-data-dir=" + t.TempDir()}, flags,
-		[]string{"about:blank"})...)
+	args := slices.Concat([]string{"-c", script, "sh", "--user-data-dir=" + t.TempDir()}, flags)
+	if _, measures := t.(*testing.B); !measures {
+		args = append(args, interpreted)
+	}
+	cmd := exec.Command("sh", append(args, "about:blank")...)
 	cmd.ExtraFiles = []*os.File{commands, answers}
 	var errs bytes.Buffer
 	cmd.Stderr = &errs

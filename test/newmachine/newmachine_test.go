@@ -155,7 +155,8 @@ func TestRemoveUnused(t *testing.T) {
 	}
 	removeUnused(t, filepath.Join(cache(), "installed-a"))
 	left, err := fs.Glob(os.DirFS(cache()), "*")
-	if want := []string{"debian.tar", "installed-a", "installed-c", "installing-e"}; err != nil || !slices.Equal(left, want) {
+	want := []string{"debian.tar", "installed-a", "installed-c", "installing-e"}
+	if err != nil || !slices.Equal(left, want) {
 		t.Errorf("%v, %v is left, want %v", left, err, want)
 	}
 }

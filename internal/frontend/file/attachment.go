@@ -31,9 +31,12 @@ func (r *reader) attachmentFields(a *api.Declared, spec string) []field {
 		field{name: "interface", help: "name of the interface in the sandbox (default: the first of eth0, eth1 … that " +
 			"is free)", value: r.text(&a.Interface)}.such("eth0"),
 		field{name: "address", help: "addresses of the sandbox, with a prefix length if the network has no subnet " +
-			"(default: the next free one)", value: of(syntax.Address)}.such("172.30.0.7", "192.0.2.7/24"),
+			"(default: the next free one)", value: of(syntax.Address).writes(func() any {
+			return append(strs(a.Addresses), strs(a.Prefixes)...)
+		})}.such("172.30.0.7", "192.0.2.7/24"),
 		field{name: "gateway", help: "default gateways, or none (default: the network's, unless the sandbox has one)",
-			value: of(syntax.Gateway)}.such("172.30.0.1", syntax.NoGateway),
+			value: of(syntax.Gateway).writes(func() any { return gateways(a.Endpoint) })}.such("172.30.0.1",
+			syntax.NoGateway),
 		{name: "route", help: "additional routes", value: r.routes(&a.Endpoint)},
 		field{name: "mac", help: "MAC address of the interface in the sandbox", value: r.text(&a.MAC)}.such(
 			"02:42:ac:11:00:02"),
@@ -73,13 +76,22 @@ func (r *reader) attachment(n *yaml.Node, path string) {
 	r.Spec.Attachments = append(r.Spec.Attachments, a)
 }
 
+// gateways writes the default gateways of a sandbox.
+func gateways(e model.Endpoint) []string {
+	if e.NoDefault {
+		return []string{syntax.NoGateway}
+	}
+	return strs(e.Gateways)
+}
+
 func (r *reader) rate(into *uint64) value {
-	return r.parsed(func(word string) (err error) { *into, err = syntax.Rate(word); return err }, schema.Text)
+	return r.parsed(func(word string) (err error) { *into, err = syntax.Rate(word); return err }, schema.Text).writes(
+		func() any { return syntax.FormatRate(*into) })
 }
 
 // routes parses routes. Each is a word as for --route, or an object.
 func (r *reader) routes(e *model.Endpoint) value {
-	return r.listed(value{func(n *yaml.Node, path string) {
+	return r.listed(value{read: func(n *yaml.Node, path string) {
 		var route model.Route
 		if n.Kind == yaml.MappingNode {
 			r.object(n, path, r.routeFields(&route))
@@ -87,10 +99,10 @@ func (r *reader) routes(e *model.Endpoint) value {
 			r.word(n, path, func(word string) (err error) { route, err = syntax.Route(word); return err })
 		}
 		e.Routes = append(e.Routes, route)
-	}, func() schema.Schema {
+	}, schema: func() schema.Schema {
 		return schema.Any(schema.Text().About("RANGE[,via=ADDRESS]", "10.0.0.0/8,via=172.30.0.254"),
 			objectOf(r.routeFields(&model.Route{})))
-	}})
+	}}).writes(func() any { return each(e.Routes, syntax.FormatRoute) })
 }
 
 func (r *reader) routeFields(route *model.Route) []field {
@@ -100,15 +112,15 @@ func (r *reader) routeFields(route *model.Route) []field {
 	}
 	return []field{
 		field{name: "to", help: "destination", value: r.parsed(to, schema.Text)}.such("10.0.0.0/8"),
-		field{name: "via", help: "next hop (default: directly on the link)", value: r.parsed(address(&route.Via),
-			schema.Text)}.such("172.30.0.254"),
+		field{name: "via", help: "next hop (default: directly on the link)",
+			value: r.address(&route.Via)}.such("172.30.0.254"),
 	}
 }
 
 // publishes parses publishes. Each is a word as for `fairlead publish`, or an object
 // with the fields of compose files.
 func (r *reader) publishes(a *api.Declared, spec string) value {
-	return r.listed(value{func(n *yaml.Node, path string) {
+	return r.listed(value{read: func(n *yaml.Node, path string) {
 		p := model.Publish{Via: model.ViaAuto, Proto: model.TCP}
 		if n.Kind == yaml.MappingNode {
 			r.publish(n, path, &p)
@@ -121,32 +133,33 @@ func (r *reader) publishes(a *api.Declared, spec string) value {
 		}
 		r.spots[fmt.Sprintf("%s.publishes[%d]", spec, len(a.Publishes))] = spot{r.file, n, path}
 		a.Publishes = append(a.Publishes, p)
-	}, func() schema.Schema {
+	}, schema: func() schema.Schema {
 		object := objectOf(r.publishFields(&model.Publish{}))
 		object.Required = []string{"published", "target"}
 		word := schema.Schema{Type: []string{"string"}}
 		return schema.Any(word.About("[ADDRESS:]HOST:CONTAINER[/tcp|/udp]", "8080:80", "127.0.0.1:5353:53/udp"), object)
-	}})
+	}}).writes(func() any { return each(a.Publishes, r.writtenPublish) })
 }
 
 func (r *reader) publishFields(p *model.Publish) []field {
 	ports := func(into *model.PortRange) value {
 		return r.parsed(func(word string) (err error) { *into, err = model.ParsePortRange(word); return err },
-			schema.Ports)
+			schema.Ports).writes(func() any { return into.String() })
 	}
 	return []field{
 		field{name: "published", help: "port or range of the host", value: ports(&p.HostPorts)}.such(8080, "9000-9010"),
 		field{name: "target", help: "port or range of the sandbox", value: ports(&p.Ports)}.such(80, "8000-8010"),
-		field{name: "host_ip", help: "address of the host (default: all)", value: r.parsed(address(&p.HostAddr),
-			schema.Text)}.such("127.0.0.1"),
+		field{name: "host_ip", help: "address of the host (default: all)",
+			value: r.address(&p.HostAddr)}.such("127.0.0.1"),
 		{name: "protocol", help: "protocol, default tcp", value: r.protocol(&p.Proto)},
 		{name: "via", help: "publish mode, default auto", value: r.parsed(
-			func(word string) (err error) { p.Via, err = syntax.Via(word); return err }, chosen(syntax.Vias...))},
+			func(word string) (err error) { p.Via, err = syntax.Via(word); return err },
+			chosen(syntax.Vias...)).writes(stored(&p.Via))},
 		{name: "promise", help: "promises that the mode must keep", value: r.listed(r.parsed(func(word string) error {
 			_, err := promise.Named([]string{word})
 			p.Promises = append(p.Promises, word)
 			return err
-		}, chosen(promise.Publish()...)))},
+		}, chosen(promise.Publish()...))).writes(stored(&p.Promises))},
 		{name: "proxy-protocol", help: "version of the PROXY header that the workload gets: 1 or 2 (default: none)",
 			value: number(r, 2, &p.ProxyProtocol)},
 		{name: "reset", help: "end the TCP connections with a reset when the publish is removed", value: r.flag(&p.Reset)},
@@ -154,7 +167,8 @@ func (r *reader) publishFields(p *model.Publish) []field {
 }
 
 func (r *reader) protocol(into *model.Proto) value {
-	return r.parsed(func(word string) error { *into = model.Proto(word); return nil }, chosen(model.TCP, model.UDP))
+	return r.parsed(func(word string) error { *into = model.Proto(word); return nil },
+		chosen(model.TCP, model.UDP)).writes(stored(into))
 }
 
 func (r *reader) publish(n *yaml.Node, path string, p *model.Publish) {
@@ -170,4 +184,12 @@ func (r *reader) publish(n *yaml.Node, path string, p *model.Publish) {
 	if len(missing) > 0 && len(r.mistakes) == before {
 		r.mistake(n, path, "missing %s: write e.g. {published: 8080, target: 80}", strings.Join(missing, " and "))
 	}
+}
+
+// writtenPublish writes a publish as one word if that is possible, else as an object.
+func (r *reader) writtenPublish(p model.Publish) any {
+	if p.Via == model.ViaAuto && len(p.Promises) == 0 && p.ProxyProtocol == 0 && !p.Reset {
+		return syntax.FormatPublish(p)
+	}
+	return writtenObject(r.publishFields(&p))
 }

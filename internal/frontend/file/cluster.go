@@ -29,13 +29,14 @@ func (r *reader) clusterAddress(n *yaml.Node, path string) {
 // serviceAddress parses an address of a service: a word, or an object with the field virtual, which declares
 // an address of the cluster.
 func (r *reader) serviceAddress(into *[]netip.Addr) value {
-	return r.listed(value{func(n *yaml.Node, path string) {
+	return r.listed(value{read: func(n *yaml.Node, path string) {
 		if n.Kind != yaml.MappingNode {
 			r.word(n, path, addresses(into))
 		} else if at, ok := r.virtual(n, path, "virtual"); ok {
 			*into = append(*into, at)
 		}
-	}, func() schema.Schema { return r.addressSchema("virtual") }})
+	}, schema: func() schema.Schema { return r.addressSchema("virtual") }}).writes(
+		func() any { return oneOrAll(strs(*into)) })
 }
 
 // virtualFields are the fields of an address of the cluster. name is that of the field with the address.
@@ -46,18 +47,21 @@ func (r *reader) virtualFields(spec *api.ClusterAddressSpec, name string) []fiel
 		}
 		return nil
 	}
+	written := func() any {
+		if spec.Hold == 0 {
+			return nil
+		}
+		return spec.Hold.String()
+	}
 	return []field{
 		field{name: name, help: "address with the length of its subnet", value: r.parsed(prefix(&spec.Address),
-			schema.Text)}.such("192.0.2.10/24"),
+			schema.Text).writes(shown(&spec.Address))}.such("192.0.2.10/24"),
 		field{name: "link", help: "link that gets the address on each host (default: the link with an address in the same subnet)",
 			value: r.text(&spec.Link)}.such("eth0"),
 		field{name: "hold", help: "for how long a renewal by the holder is valid", value: r.parsed(hold,
-			schema.Text)}.such("1s"),
-		field{name: "candidates", help: "nodes that may hold the address (default: all)", value: r.words(
-			func(word string) error {
-				spec.Candidates = append(spec.Candidates, word)
-				return nil
-			})}.such([]string{"host1", "host2"}),
+			schema.Text).writes(written)}.such("1s"),
+		field{name: "candidates", help: "nodes that may hold the address (default: all)", value: r.texts(
+			&spec.Candidates)}.such([]string{"host1", "host2"}),
 		field{name: "announce", help: "bgp: all candidates have the address at the same time, and announce it to " +
 			"routers (default: one node holds it)", value: r.text(&spec.Announce)}.such("bgp"),
 	}
@@ -113,24 +117,11 @@ func (r *reader) declare(spec api.ClusterAddressSpec, n *yaml.Node, path string)
 	}
 }
 
-// clusterAddressText is an address of the cluster in a file.
-type clusterAddressText struct {
-	Address    string   `yaml:"address" json:"address"`
-	Link       string   `yaml:"link,omitempty" json:"link,omitempty"`
-	Hold       string   `yaml:"hold,omitempty" json:"hold,omitempty"`
-	Candidates []string `yaml:"candidates,flow,omitempty" json:"candidates,omitempty"`
-	Announce   string   `yaml:"announce,omitempty" json:"announce,omitempty"`
-}
-
 // writtenAddress writes an address of the cluster as one word if that is possible, else as an object.
 func writtenAddress(spec api.ClusterAddressSpec) any {
-	t := clusterAddressText{Address: spec.Address.String(), Link: spec.Link, Candidates: spec.Candidates,
-		Announce: spec.Announce}
-	if spec.Hold != 0 {
-		t.Hold = spec.Hold.String()
+	o := writtenObject(new(reader).virtualFields(&spec, "address"))
+	if len(o) == 1 {
+		return o[0].value
 	}
-	if t.Link == "" && t.Hold == "" && t.Announce == "" && len(t.Candidates) == 0 {
-		return t.Address
-	}
-	return t
+	return o
 }

@@ -2,6 +2,8 @@ package file
 
 import (
 	"fmt"
+	"net/netip"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -16,10 +18,18 @@ type reader struct {
 	file string
 }
 
-// value is the parser of a value, and the schema of what it accepts.
+// value is the parser of a value, the schema of what it accepts, and the value as it is written.
 type value struct {
 	read   func(n *yaml.Node, path string)
 	schema func() schema.Schema
+	// write is nil for values that are written with their object. It returns nil or an empty value for a default.
+	write func() any
+}
+
+// writes returns the value with what is written for it.
+func (v value) writes(write func() any) value {
+	v.write = write
+	return v
 }
 
 // field is a field of an object. help describes it in the schema.
@@ -33,6 +43,20 @@ type field struct {
 func (f field) such(examples ...any) field {
 	f.examples = examples
 	return f
+}
+
+// writtenObject returns the fields that have other values than their defaults.
+func writtenObject(known []field) (o ordered) {
+	for _, f := range known {
+		if f.write == nil {
+			continue
+		}
+		text := f.write()
+		if v := reflect.ValueOf(text); v.IsValid() && !v.IsZero() && (v.Kind() != reflect.Slice || v.Len() > 0) {
+			o = append(o, member{f.name, text})
+		}
+	}
+	return o
 }
 
 // objectOf returns the schema of an object with these fields.
@@ -128,24 +152,39 @@ func (r *reader) word(n *yaml.Node, path string, parse func(string) error) {
 
 // parsed returns a parser for a scalar value that the schema describes.
 func (r *reader) parsed(parse func(string) error, as func() schema.Schema) value {
-	return value{func(n *yaml.Node, path string) { r.word(n, path, parse) }, as}
+	return value{read: func(n *yaml.Node, path string) { r.word(n, path, parse) }, schema: as}
 }
 
 // text returns a parser for a text.
 func (r *reader) text(into *string) value {
-	return r.parsed(func(word string) error { *into = word; return nil }, schema.Text)
+	return r.parsed(func(word string) error { *into = word; return nil }, schema.Text).writes(stored(into))
+}
+
+// texts returns a parser for a list of texts.
+func (r *reader) texts(into *[]string) value {
+	return r.words(func(word string) error { *into = append(*into, word); return nil }).writes(stored(into))
+}
+
+// address returns a parser for an address.
+func (r *reader) address(into *netip.Addr) value {
+	return r.parsed(address(into), schema.Text).writes(shown(into))
+}
+
+// addresses returns a parser for a list of addresses.
+func (r *reader) addresses(into *[]netip.Addr) value {
+	return r.words(addresses(into)).writes(func() any { return strs(*into) })
 }
 
 // listed returns a parser for a list, or a single element.
 func (r *reader) listed(element value) value {
-	return value{func(n *yaml.Node, path string) { r.each(n, path, element.read) },
-		func() schema.Schema { return schema.List(element.schema()) }}
+	return value{read: func(n *yaml.Node, path string) { r.each(n, path, element.read) },
+		schema: func() schema.Schema { return schema.List(element.schema()) }}
 }
 
 // fields returns a parser for an object.
 func (r *reader) fields(known func() []field) value {
-	return value{func(n *yaml.Node, path string) { r.object(n, path, known()) },
-		func() schema.Schema { return objectOf(known()) }}
+	return value{read: func(n *yaml.Node, path string) { r.object(n, path, known()) },
+		schema: func() schema.Schema { return objectOf(known()) }}
 }
 
 // words returns a parser for a list of scalar values.
@@ -159,7 +198,7 @@ func (r *reader) flag(into *bool) value {
 		}
 		*into = word == "true"
 		return nil
-	}, schema.Flag)
+	}, schema.Flag).writes(stored(into))
 }
 
 // number returns a parser for a number with that many bits.
@@ -171,7 +210,26 @@ func number[T int | uint16 | uint32](r *reader, bits int, into *T) value {
 		}
 		*into = T(n)
 		return nil
-	}, func() schema.Schema { return schema.Number(0, 1<<bits-1) })
+	}, func() schema.Schema { return schema.Number(0, 1<<bits-1) }).writes(stored(into))
+}
+
+// stored writes a value as it is stored.
+func stored[T any](from *T) func() any { return func() any { return *from } }
+
+// word is an address or a range, which may be missing.
+type word interface {
+	fmt.Stringer
+	IsValid() bool
+}
+
+// shown writes an address or a range.
+func shown[T word](from *T) func() any {
+	return func() any {
+		if !(*from).IsValid() {
+			return nil
+		}
+		return (*from).String()
+	}
 }
 
 // chosen returns the schema of one of some words.

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/schema"
@@ -24,7 +26,7 @@ type declaredService struct {
 // serviceFields are the fields of a service. spec is its part of the Spec.
 func (r *reader) serviceFields(d *declaredService, spec string) []field {
 	v := &d.VirtualService
-	ports := func(word string) error {
+	read := func(word string) error {
 		ports, err := syntax.Ports(word)
 		v.Ports = append(v.Ports, ports...)
 		return err
@@ -32,20 +34,26 @@ func (r *reader) serviceFields(d *declaredService, spec string) []field {
 	known := []field{
 		field{name: "address", help: "addresses of the service; with the field virtual, an address is one of the cluster",
 			value: r.serviceAddress(&v.Addresses)}.such("192.0.2.10"),
-		field{name: "port", help: "ports of the service", value: r.listed(r.parsed(ports, func() schema.Schema {
+		field{name: "port", help: "ports of the service", value: r.listed(r.parsed(read, func() schema.Schema {
 			s := schema.Ports()
 			s.Pattern = "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
 			return s
-		}))}.such(80, "8000-8010"),
-		{name: "protocol", help: "protocol, default tcp", value: r.protocol(&v.Proto)},
+		})).writes(func() any { return ports(v.Ports) })}.such(80, "8000-8010"),
+		{name: "protocol", help: "protocol, default tcp", value: r.protocol(&v.Proto).writes(func() any {
+			if v.Proto == model.TCP {
+				return nil
+			}
+			return v.Proto
+		})},
 	}
 	known = append(known, r.wordFields(syntax.ServiceFields(), v)...)
 	return append(known,
 		field{name: "check", help: "health check of the real servers: an object, or only its type", value: r.check(v)},
 		field{name: "reals", help: "real servers of the service", value: r.reals(v, spec)},
-		field{name: "cluster", help: "make the service one of all hosts of the cluster", value: r.flag(&d.cluster)},
-		field{name: "ingress", help: "with cluster: nodes that accept the service's traffic (default: all)", value: r.words(
-			func(word string) error { d.ingress = append(d.ingress, word); return nil })}.such("host1"))
+		field{name: "cluster", help: "make the service one of all hosts of the cluster", value: r.flag(
+			&d.cluster).writes(nil)},
+		field{name: "ingress", help: "with cluster: nodes that accept the service's traffic (default: all)", value: r.texts(
+			&d.ingress).writes(func() any { return oneOrAll(d.ingress) })}.such("host1"))
 }
 
 func serviceSchema(r *reader) schema.Schema {
@@ -105,7 +113,8 @@ func (r *reader) wordFields(all []syntax.ServiceField, v *model.VirtualService) 
 	var known []field
 	for _, f := range all {
 		known = append(known, field{name: f.Name, help: f.Help, value: r.parsed(
-			func(word string) error { return f.Set(v, word) }, func() schema.Schema { return wordSchema(f) })})
+			func(word string) error { return f.Set(v, word) },
+			func() schema.Schema { return wordSchema(f) }).writes(func() any { return writtenWord(f, f.Get(*v)) })})
 	}
 	return known
 }
@@ -127,9 +136,17 @@ func wordSchema(f syntax.ServiceField) schema.Schema {
 	return schema.Text()
 }
 
+// writtenWord writes a number, true and false without quotes.
+func writtenWord(f syntax.ServiceField, text string) any {
+	if slices.Contains([]string{"", "NUMBER", "PERCENT", "PORT"}, f.Value) {
+		return bare(text)
+	}
+	return text
+}
+
 // check parses a check: an object, or only its type.
 func (r *reader) check(v *model.VirtualService) value {
-	return value{func(n *yaml.Node, path string) {
+	return value{read: func(n *yaml.Node, path string) {
 		if n = followed(n); n.Kind == yaml.ScalarNode {
 			r.word(n, path, func(word string) error { return syntax.CheckFields()[0].Set(v, word) })
 			return
@@ -139,22 +156,19 @@ func (r *reader) check(v *model.VirtualService) value {
 		if err := syntax.TypedCheck(v.Check); err != nil && len(r.mistakes) == before {
 			r.mistake(n, path, "%v", err)
 		}
-	}, func() schema.Schema {
+	}, schema: func() schema.Schema {
 		return schema.Any(schema.OneOf(syntax.Checks...), objectOf(r.checkFields(&model.VirtualService{})))
-	}}
+	}, write: func() any { return writtenObject(r.checkFields(v)) }}
 }
 
 func (r *reader) checkFields(v *model.VirtualService) []field {
 	return append(r.wordFields(syntax.CheckFields(), v), field{name: "command", help: "exec: absolute path of the " +
-		"program, and its arguments", value: r.words(func(word string) error {
-		v.Check.Command = append(v.Check.Command, word)
-		return nil
-	})}.such([]string{"/usr/local/bin/check", "-v"}))
+		"program, and its arguments", value: r.texts(&v.Check.Command)}.such([]string{"/usr/local/bin/check", "-v"}))
 }
 
 // reals parses real servers. Each is a word as for --real, or an object.
 func (r *reader) reals(v *model.VirtualService, spec string) value {
-	return r.listed(value{func(n *yaml.Node, path string) {
+	return r.listed(value{read: func(n *yaml.Node, path string) {
 		real := model.RealServer{Weight: 1}
 		if n.Kind == yaml.MappingNode {
 			r.real(n, path, &real)
@@ -163,11 +177,11 @@ func (r *reader) reals(v *model.VirtualService, spec string) value {
 		}
 		r.spots[fmt.Sprintf("%s.reals[%d]", spec, len(v.Reals))] = spot{r.file, n, path}
 		v.Reals = append(v.Reals, real)
-	}, func() schema.Schema {
+	}, schema: func() schema.Schema {
 		return schema.Any(schema.Text().About("ADDRESS[:PORT], or a selector of sandboxes",
 			"10.0.0.3:8080", "10.0.0.3:8080,weight=2", "label=app=web,port=80"),
 			objectOf(r.realFields(&model.RealServer{})))
-	}})
+	}}).writes(func() any { return each(v.Reals, r.writtenReal) })
 }
 
 func (r *reader) realFields(real *model.RealServer) []field {
@@ -185,8 +199,8 @@ func (r *reader) realFields(real *model.RealServer) []field {
 		return nil
 	}
 	return []field{
-		field{name: "address", help: "address of the real server", value: r.parsed(address(&real.Address),
-			schema.Text)}.such("10.0.0.3"),
+		field{name: "address", help: "address of the real server", value: r.address(
+			&real.Address)}.such("10.0.0.3"),
 		field{name: "label", help: "select sandboxes with this label, KEY or KEY=VALUE",
 			value: r.text(&real.Select.Label)}.such("app=web"),
 		field{name: "name", help: "select sandboxes whose name matches this pattern",
@@ -195,9 +209,15 @@ func (r *reader) realFields(real *model.RealServer) []field {
 			value: r.text(&real.Select.Network)}.such("web"),
 		{name: "port", help: "port of the real server (default: the service's)", value: number(r, 16, &real.Port)},
 		{name: "weight", help: "share of new connections, relative to the other real servers; default 1, 0 for none",
-			value: r.parsed(weight, func() schema.Schema { return schema.Number(0, model.MaxWeight) })},
+			value: r.parsed(weight, func() schema.Schema { return schema.Number(0, model.MaxWeight) }).writes(
+				func() any {
+					if real.Weight == 1 {
+						return nil
+					}
+					return bare(strconv.Itoa(real.Weight)) // also 0
+				})},
 		{name: "state", help: "state that the user has set (default: in use)", value: r.parsed(state,
-			chosen(model.RealDraining, model.RealDown))},
+			chosen(model.RealDraining, model.RealDown)).writes(stored(&real.State))},
 	}
 }
 
@@ -207,4 +227,36 @@ func (r *reader) real(n *yaml.Node, path string, real *model.RealServer) {
 	if len(r.mistakes) == before && real.Address.IsValid() == !real.Select.IsZero() {
 		r.mistake(n, path, "want an address or a selector (label, name, network), and not both")
 	}
+}
+
+// writtenReal writes a real server as one word if it has only an address and a port,
+// else as an object.
+func (r *reader) writtenReal(real model.RealServer) any {
+	if real.Address.IsValid() && real.Weight == 1 && real.State == "" {
+		return real.String()
+	}
+	return writtenObject(r.realFields(&real))
+}
+
+func writtenService(d declaredService) (o ordered) {
+	if d.cluster {
+		o = ordered{{"cluster", true}}
+	}
+	return append(o, writtenObject(new(reader).serviceFields(&d, ""))...)
+}
+
+// oneOrAll returns the element of a list with one element, else the list.
+func oneOrAll(all []string) any {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return all
+}
+
+func ports(all []model.PortRange) any {
+	words := strs(all)
+	if len(words) == 1 && !strings.Contains(words[0], "-") {
+		return bare(words[0])
+	}
+	return oneOrAll(words)
 }

@@ -220,11 +220,11 @@ func (s *FileSet) readAgain(at time.Time) {
 
 // result merges the configurations of the files, in the order of their names.
 func (s *FileSet) result(now time.Time) FilesRead {
-	var m merger
+	m := Merger{Remedy: "make both equal, or choose another name"}
 	var problems []Problem
 	for _, path := range s.sorted() {
 		f := s.files[path]
-		m.add(provided{path, &f.config})
+		m.Add(path, f.config)
 		problems = append(problems, f.found(path)...)
 	}
 	for _, path := range slices.Sorted(maps.Keys(s.failures)) {
@@ -232,8 +232,8 @@ func (s *FileSet) result(now time.Time) FilesRead {
 			problems = append(problems, Problem{Source: path, Text: f.String()})
 		}
 	}
-	problems = append(problems, m.problems...)
-	r := FilesRead{Config: m.config, Problems: problems, Changed: s.changed || !slices.Equal(problems, s.problems)}
+	problems = append(problems, m.Problems...)
+	r := FilesRead{Config: m.Config, Problems: problems, Changed: s.changed || !slices.Equal(problems, s.problems)}
 	if !s.again.IsZero() {
 		r.Again = max(s.again.Sub(now), 1)
 	}

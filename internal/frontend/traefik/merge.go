@@ -9,44 +9,45 @@ import (
 	"fairlead/internal/model/gateway"
 )
 
-// provided is a file, and its part of the configuration.
-type provided struct {
-	name   string
-	config *gateway.Config
+// Merger joins the configurations of several sources, such as files, whose names are qualified. The source that
+// is added first has precedence. Merger changes no value of a source.
+type Merger struct {
+	Config   gateway.Config
+	Problems []Problem
+	// Article precedes the name of a source in a text, and Remedy says what to do about an object that two sources
+	// define.
+	Article, Remedy string
+	// owners are the sources of the objects, by kind and name.
+	owners map[string]string
 }
 
-// merger joins the configurations of the files of a provider, whose names are qualified. The file that is
-// added first has precedence. Merger changes no value of a file.
-type merger struct {
-	config   gateway.Config
-	sources  []provided
-	problems []Problem
-}
-
-// add adds the configuration of a source.
-func (m *merger) add(s provided) {
-	m.sources = append(m.sources, s)
-	before := len(m.problems)
-	have := m.config.Objects()
-	for i, all := range s.config.Objects() {
+// Add adds the configuration of a source.
+func (m *Merger) Add(source string, config gateway.Config) {
+	before := len(m.Problems)
+	have := m.Config.Objects()
+	for i, all := range config.Objects() {
 		for name, value := range all.All() {
-			m.merge(i, have[i], name, value)
+			m.merge(source, have[i], name, value)
 		}
 	}
-	m.config.TLS.Certificates = append(m.config.TLS.Certificates, s.config.TLS.Certificates...)
-	slices.SortFunc(m.problems[before:], func(a, b Problem) int { return strings.Compare(a.Object, b.Object) })
+	m.Config.TLS.Certificates = append(m.Config.TLS.Certificates, config.TLS.Certificates...)
+	m.Config.Renamed = append(m.Config.Renamed, config.Renamed...)
+	slices.SortFunc(m.Problems[before:], func(a, b Problem) int { return strings.Compare(a.Object, b.Object) })
 }
 
-// merge adds an object of the last source. kind is the index of its kind.
-func (m *merger) merge(kind int, to gateway.Objects, name string, value any) {
+// merge adds an object of a source.
+func (m *Merger) merge(source string, to gateway.Objects, name string, value any) {
+	object := to.Kind() + " " + name
 	switch have := to.Get(name); {
 	case have == nil:
+		if m.owners == nil {
+			m.owners = map[string]string{}
+		}
 		to.Put(name, value)
+		m.owners[object] = source
 	case !reflect.DeepEqual(have, value):
-		first := slices.IndexFunc(m.sources, func(s provided) bool { return s.config.Objects()[kind].Get(name) != nil })
-		last := m.sources[len(m.sources)-1]
-		m.problems = append(m.problems, Problem{Object: to.Kind() + " " + name, Source: last.name,
-			Text: fmt.Sprintf("it is already defined with other settings by %s, whose definition stays: make both "+
-				"equal, or choose another name", m.sources[first].name), Warning: true})
+		m.Problems = append(m.Problems, Problem{Object: object, Source: source, Warning: true,
+			Text: fmt.Sprintf("it is already defined with other settings by %s%s, whose definition stays: %s", m.Article,
+				m.owners[object], m.Remedy)})
 	}
 }

@@ -35,9 +35,9 @@ func (r *Runner) setCluster(c *model.ClusterGateway) {
 		problems = append(problems, traefik.Problem{Object: kind + " " + p.Name + "@" + fromCluster,
 			Source: "record of the cluster", Text: p.Text, Warning: p.Warning})
 	}
-	before := r.sources[fromCluster].Config()
+	before := r.sources[fromCluster].Config
 	standalone.Reuse(&config, &before)
-	r.sources[fromCluster] = standalone.NewSource(config, problems)
+	r.sources[fromCluster] = standalone.Source{Config: config, Problems: problems}
 }
 
 // ofHosts is the reason of an object that refers to one that each host declares on its own.

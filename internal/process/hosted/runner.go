@@ -114,7 +114,7 @@ func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
 	static.Resolvers = r.withStorages(static.Resolvers)
 	standalone.Reuse(&config, &r.declared)
 	r.declared = config
-	r.sources[fromFiles] = standalone.NewSource(config, nil)
+	r.sources[fromFiles] = standalone.Source{Config: config}
 	r.setCluster(g.Cluster)
 	if err := r.followDocker(cmp.Or(static.Docker, static.Swarm)); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (r *Runner) followDocker(of *values.Docker) error {
 	r.docker = &following{*of, cancel}
 	first := make(chan standalone.Source, 1)
 	go docker.Follow(ctx, func(config values.Config, problems []traefik.Problem) {
-		source := standalone.NewSource(config, problems)
+		source := standalone.Source{Config: config, Problems: problems}
 		select {
 		case first <- source:
 		default:

@@ -198,7 +198,7 @@ func TestContainersChangeBeforeStart(t *testing.T) {
 	config.HTTP.Routers = map[string]*values.Router{"shop@docker": {Rule: "Host(`shop.test`)", Service: "all@docker",
 		EntryPoints: []string{"web"}}}
 	config.HTTP.Services = map[string]*values.Service{"all@docker": config.HTTP.Services["all"]}
-	r.containersChanged(t.Context(), standalone.NewSource(config, nil))
+	r.containersChanged(t.Context(), standalone.Source{Config: config})
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}

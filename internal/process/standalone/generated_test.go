@@ -124,7 +124,7 @@ func (x *examiner) sources(seed uint64, pairs []tree.Pair) (map[string]standalon
 			all, pairs = append(all, c), pairs[len(pairs)/2:]
 		}
 		config, problems := traefik.NewDocker(traefik.DockerOptions{}).Config(all)
-		return map[string]standalone.Source{"docker": standalone.NewSource(config, problems)}, problems
+		return map[string]standalone.Source{"docker": {Config: config, Problems: problems}}, problems
 	}
 	path := filepath.Join(x.dir, "a.yml")
 	text := nested(pairs)
@@ -137,7 +137,7 @@ func (x *examiner) sources(seed uint64, pairs []tree.Pair) (map[string]standalon
 	checked, err := standalone.Check([]string{path}, "https://a.test/a?b=c", "GET")
 	config, problems := traefik.Files([]string{path})
 	problems = append(problems, traefik.Problem{Text: fmt.Sprint(checked, err)})
-	return map[string]standalone.Source{"file": standalone.NewSource(config, problems[:len(problems)-1])}, problems
+	return map[string]standalone.Source{"file": {Config: config, Problems: problems[:len(problems)-1]}}, problems
 }
 
 // use builds the gateway with certificates, and shows and explains it.

@@ -39,8 +39,8 @@ func TestConflictsAreExplained(t *testing.T) {
 		project("c", "10.0.0.3", faulty)})
 	file := model.Config{HTTP: model.HTTP{Routers: map[string]*model.Router{"f@file": {Rule: "Host(`f.test`)",
 		Service: "noop@internal", Middlewares: []string{"auth@docker"}}}}}
-	all, known := standalone.Together(map[string]standalone.Source{"docker": standalone.NewSource(config, problems),
-		"file": standalone.NewSource(file, nil)})
+	all, known := standalone.Together(map[string]standalone.Source{"docker": {Config: config, Problems: problems},
+		"file": {Config: file}})
 	g, err := gateway.New(model.Static{Default: []string{"web"}, EntryPoints: []model.EntryPoint{{Name: "web",
 		Address: ":80"}}}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -29,21 +29,21 @@ type sources struct {
 	following, first sync.WaitGroup
 
 	mu    sync.Mutex
-	parts map[string]part
+	parts map[string]Source
 	// controller is nil until the serving process has started.
 	controller *serving.Controller
 	// reported are the problems that were logged already.
 	reported map[string]bool
 }
 
-// part is the configuration of one provider.
-type part struct {
-	config   model.Config
-	problems []traefik.Problem
+// Source is the configuration of one provider, with its problems.
+type Source struct {
+	Config   model.Config
+	Problems []traefik.Problem
 }
 
 func newSources(static model.Static, log *slog.Logger) *sources {
-	s := &sources{static: static, log: log, parts: map[string]part{}, reported: map[string]bool{}}
+	s := &sources{static: static, log: log, parts: map[string]Source{}, reported: map[string]bool{}}
 	s.certificates = acme.New(acme.Options{Static: static, Log: log, Changed: s.again})
 	return s
 }
@@ -67,9 +67,9 @@ func (s *sources) follow(ctx context.Context, name string, follow func(context.C
 			defer first()
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			before := s.parts[name].config
+			before := s.parts[name].Config
 			Reuse(&config, &before)
-			s.parts[name] = part{config, problems}
+			s.parts[name] = Source{config, problems}
 			_ = s.apply(ctx) // it is logged, and the next serving process has the configuration
 		})
 	})
@@ -105,7 +105,7 @@ func (s *sources) serve(ctx context.Context, opt serving.Options) (*serving.Cont
 // complete returns the configuration of all providers, with certificates and challenges, and
 // the problems that are known. The caller has locked mu.
 func (s *sources) complete() (model.Config, []status.Status) {
-	config, known := together(s.parts)
+	config, known := Together(s.parts)
 	s.certificates.Complete(&config)
 	return config, known
 }

@@ -21,9 +21,9 @@ func TestReuse(t *testing.T) {
 	var before, after model.HTTP
 	s.follow(t.Context(), "file", func(_ context.Context, changed provider.Changed) {
 		changed(config(1), nil)
-		before = s.parts["file"].config.HTTP
+		before = s.parts["file"].Config.HTTP
 		changed(config(2), nil)
-		after = s.parts["file"].config.HTTP
+		after = s.parts["file"].Config.HTTP
 	})
 	s.following.Wait()
 	if after.Services["shop"] != before.Services["shop"] || after.Routers["shop"] == before.Routers["shop"] {

@@ -1,10 +1,8 @@
 package standalone
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -20,27 +18,28 @@ import (
 // first one's stays: whoever may set labels must not replace what files have.
 var precedence = append([]string{"file", "cluster"}, model.ProviderNames()...)
 
-// together returns the configuration of all providers, and the problems that are known. It removes the
-// renamed objects from the parts: they hold for one change, and names may have other owners at the next one.
-func together(parts map[string]part) (all model.Config, known []status.Status) {
-	j := joiner{all: &all, owners: map[string]string{}}
-	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
+// Together returns the configuration of all providers, and the problems that are known. The objects are the same as in
+// the sources. It removes the renamed objects from the sources: they hold for one change, and names may have other
+// owners at the next one.
+func Together(sources map[string]Source) (_ model.Config, known []status.Status) {
+	m := traefik.Merger{Article: "the ", Remedy: "define it in one of them"}
+	names := slices.SortedFunc(maps.Keys(sources), func(a, b string) int {
 		return slices.Index(precedence, a) - slices.Index(precedence, b)
 	})
 	for _, name := range names {
-		from := parts[name]
-		j.add(name, from.config)
-		for _, p := range from.problems {
+		from := sources[name]
+		m.Add("provider "+name, from.Config)
+		for _, p := range from.Problems {
 			known = append(known, statusOf(p))
 		}
-		from.config.Renamed = nil
-		parts[name] = from
+		from.Config.Renamed = nil
+		sources[name] = from
 	}
-	slices.SortFunc(j.lost, func(a, b traefik.Problem) int { return strings.Compare(a.String(), b.String()) })
-	for _, p := range j.lost {
+	slices.SortFunc(m.Problems, func(a, b traefik.Problem) int { return strings.Compare(a.String(), b.String()) })
+	for _, p := range m.Problems {
 		known = append(known, statusOf(p))
 	}
-	return all, known
+	return m.Config, known
 }
 
 // sourceKind is the kind of a container or file, in the status of problems that concern all of it.
@@ -57,41 +56,6 @@ func statusOf(p traefik.Problem) status.Status {
 		s.State = status.Warning
 	}
 	return s
-}
-
-// joiner joins the configurations of providers.
-type joiner struct {
-	all *model.Config
-	// owners are the providers of the objects, by kind and name.
-	owners map[string]string
-	// lost are the objects that another provider defines differently.
-	lost []traefik.Problem
-}
-
-// add adds the configuration of a provider.
-func (j *joiner) add(name string, from model.Config) {
-	to := j.all
-	have := to.Objects()
-	for i, all := range from.Objects() {
-		for object, value := range all.All() {
-			j.merge(name, have[i], object, value)
-		}
-	}
-	to.TLS.Certificates = append(to.TLS.Certificates, from.TLS.Certificates...)
-	to.Renamed = append(to.Renamed, from.Renamed...)
-}
-
-func (j *joiner) merge(provider string, to model.Objects, name string, value any) {
-	object := to.Kind() + " " + name
-	switch have := to.Get(name); {
-	case have == nil:
-		to.Put(name, value)
-		j.owners[object] = provider
-	case !reflect.DeepEqual(have, value):
-		j.lost = append(j.lost, traefik.Problem{Object: object, Source: "provider " + provider, Warning: true,
-			Text: fmt.Sprintf("it is already defined with other settings by the provider %s, whose definition stays: "+
-				"define it in one of them", j.owners[object])})
-	}
 }
 
 // report logs each object that cannot be used, once for each reason.
@@ -137,7 +101,7 @@ func Check(paths []string, url, method string) (Checked, error) {
 	if err != nil {
 		return Checked{}, err
 	}
-	all, known := together(map[string]part{"file": {config, problems}})
+	all, known := Together(map[string]Source{"file": {config, problems}})
 	return Result(g, g.Apply(&all, known), url, method)
 }
 

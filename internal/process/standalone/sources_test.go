@@ -15,12 +15,12 @@ import (
 // TestStoresOfProviders checks that labels do not replace the TLS store of a file, whose name has no
 // provider, and that the conflict is reported.
 func TestStoresOfProviders(t *testing.T) {
-	of := func(resolver string) part {
-		return part{config: model.Config{TLS: model.TLS{Stores: map[string]*model.Store{"default": {
+	of := func(resolver string) Source {
+		return Source{Config: model.Config{TLS: model.TLS{Stores: map[string]*model.Store{"default": {
 			DefaultGeneratedCert: &model.GeneratedCert{Resolver: resolver}}}}}}
 	}
 	for _, provider := range []string{"docker", "swarm", "cluster"} {
-		all, known := together(map[string]part{"file": of("mine"), provider: of("theirs")})
+		all, known := Together(map[string]Source{"file": of("mine"), provider: of("theirs")})
 		if got := all.TLS.Stores["default"].DefaultGeneratedCert.Resolver; got != "mine" {
 			t.Errorf("the store of the provider %s replaces that of the file: %s", provider, got)
 		}
@@ -31,7 +31,7 @@ func TestStoresOfProviders(t *testing.T) {
 			t.Errorf("known: %+v, want %q", known, want)
 		}
 	}
-	if _, known := together(map[string]part{"docker": of("same"), "swarm": of("same")}); len(known) != 0 {
+	if _, known := Together(map[string]Source{"docker": of("same"), "swarm": of("same")}); len(known) != 0 {
 		t.Errorf("equal stores are a conflict: %+v", known)
 	}
 }

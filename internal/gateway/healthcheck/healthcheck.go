@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
@@ -51,23 +52,28 @@ func (c *Checks) Stop() {
 
 func (c *Checks) follow(ctx context.Context, s Server) {
 	up := cmp.Or(c.value.Interval, 30*time.Second)
-	down := cmp.Or(c.value.UnhealthyInterval, up)
+	Repeat(ctx, s.Down, up, cmp.Or(c.value.UnhealthyInterval, up),
+		func() error { return withoutURL(c.ask(ctx, s.URL)) },
+		func(down bool, why string) { c.report(s, down, why) })
+}
+
+// Repeat asks a server until ctx ends, at once and then in intervals: after, or afterFailed while it is down. ask
+// returns why the server is down, nil if it is up. changed is called when the result differs from the one in down,
+// with the reason if the server is down.
+func Repeat(ctx context.Context, down *atomic.Bool, after, afterFailed time.Duration, ask func() error,
+	changed func(down bool, why string)) {
 	for {
 		err := goroutine.ErrPanic // if the check panics
-		goroutine.Do("check a server", func() { err = withoutURL(c.ask(ctx, s.URL)) })
+		goroutine.Do("check a server", func() { err = ask() })
 		if ctx.Err() != nil {
 			return
 		}
-		if was := s.Down.Swap(err != nil); was != (err != nil) {
-			why := ""
-			if err != nil {
-				why = err.Error()
-			}
-			c.report(s, err != nil, why)
-		}
-		wait := up
+		why, wait := "", after
 		if err != nil {
-			wait = down
+			why, wait = err.Error(), afterFailed
+		}
+		if down.Swap(err != nil) != (err != nil) {
+			changed(err != nil, why)
 		}
 		select {
 		case <-ctx.Done():

@@ -10,19 +10,13 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
+	"fairlead/internal/gateway/healthcheck"
+	"fairlead/internal/model/gateway"
 )
 
-// errFault is the result of a check that has failed by a mistake in the gateway.
-var errFault = errors.New("a mistake in the gateway")
-
-// Check connects to servers in intervals. A server is up if it accepts the connection and, if
+// Check connects to servers in intervals, all of which are set. A server is up if it accepts the connection and, if
 // Expect is not empty, sends that text in answer to Send.
-type Check struct {
-	// Port replaces that of the servers if it is not 0.
-	Port                                 int
-	Send, Expect                         string
-	Interval, UnhealthyInterval, Timeout time.Duration
-}
+type Check gateway.TCPHealthCheck
 
 // Start begins to check the servers, each on its own and at once. It calls changed when a
 // server goes up or down. The function that it returns ends the checks; servers keep their
@@ -31,33 +25,14 @@ func (c Check) Start(servers []*Server, t *Transport, changed func(s *Server, do
 	ctx, cancel := context.WithCancel(context.Background())
 	var running goroutine.Group
 	for _, s := range servers {
-		running.Go("check a server", func() { c.follow(ctx, s, t, changed) })
+		running.Go("check a server", func() {
+			healthcheck.Repeat(ctx, &s.down, c.Interval, c.UnhealthyInterval, func() error { return c.ask(ctx, s, t) },
+				func(down bool, why string) { changed(s, down, why) })
+		})
 	}
 	return func() {
 		cancel()
 		running.Wait()
-	}
-}
-
-func (c Check) follow(ctx context.Context, s *Server, t *Transport, changed func(*Server, bool, string)) {
-	for {
-		err := errFault // if the check panics
-		goroutine.Do("check a server", func() { err = c.ask(ctx, s, t) })
-		if ctx.Err() != nil {
-			return
-		}
-		why, wait := "", c.Interval
-		if err != nil {
-			why, wait = err.Error(), c.UnhealthyInterval
-		}
-		if s.down.Swap(err != nil) != (err != nil) {
-			changed(s, err != nil, why)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
 	}
 }
 

@@ -101,11 +101,10 @@ func (b *builder) balancer(name string, value *gateway.TCPLoadBalancer) (Handler
 		for _, note := range notes {
 			b.Status.Warn(ServiceKind, name, note)
 		}
-		interval := cmp.Or(c.Interval, 30*time.Second)
+		c.Interval, c.Timeout = cmp.Or(c.Interval, 30*time.Second), cmp.Or(c.Timeout, 5*time.Second)
+		c.UnhealthyInterval = cmp.Or(c.UnhealthyInterval, c.Interval)
 		b.next.checks[name] = &check{servers: to.Servers, transport: transport, log: b.Log,
-			depends: depends{c, *via},
-			value: Check{Port: c.Port, Send: c.Send, Expect: c.Expect, Interval: interval,
-				UnhealthyInterval: cmp.Or(c.UnhealthyInterval, interval), Timeout: cmp.Or(c.Timeout, 5*time.Second)}}
+			depends: depends{c, *via}, value: Check(c)}
 	}
 	return to, nil
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"fairlead/internal/frontend/traefik/static"
-	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model"
+	"fairlead/internal/model/gateway"
 )
 
 // writtenGateway returns the gateway with the fields that Declared reads, nil if there is
@@ -35,7 +35,7 @@ func writtenFields(v reflect.Value) ordered {
 			o = append(o, writtenFields(value)...)
 		default:
 			if text := writtenValue(value); text != nil {
-				o = append(o, member{tree.Key(f.Name), text})
+				o = append(o, member{gateway.Key(f.Name), text})
 			}
 		}
 	}

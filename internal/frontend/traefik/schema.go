@@ -11,7 +11,6 @@ import (
 
 	"fairlead/internal/frontend/schema"
 	"fairlead/internal/frontend/traefik/static"
-	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model/gateway"
 )
 
@@ -94,7 +93,7 @@ const otherFiles = "Providers.file"
 func (d *describer) fields(t reflect.Type, into map[string]schema.Schema, only []string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
-		key := tree.Key(f.Name)
+		key := gateway.Key(f.Name)
 		name := t.Name() + "." + key
 		switch {
 		case f.Anonymous:
@@ -122,7 +121,7 @@ func hasKinds(t reflect.Type) bool { return gateway.OneKind(reflect.New(t).Inter
 func kindsOf(t reflect.Type) (kinds []string) {
 	for i := range t.NumField() {
 		if f := t.Field(i); f.Type.Kind() != reflect.Slice {
-			kinds = append(kinds, tree.Key(f.Name))
+			kinds = append(kinds, gateway.Key(f.Name))
 		}
 	}
 	return kinds

@@ -1,16 +1,15 @@
 package view
 
 import (
+	"cmp"
 	"reflect"
-	"strings"
 	"time"
-	"unicode"
 
 	"fairlead/internal/model/gateway"
 )
 
-// odd are the names of keys that do not follow from the names of fields.
-var odd = map[string]string{"SANs": "sans", "IPv6Subnet": "ipv6Subnet", "BrowserXSSFilter": "browserXssFilter"}
+// odd are the keys of Traefik's API that differ from those of files.
+var odd = map[string]string{"browserXSSFilter": "browserXssFilter"}
 
 // form returns a value of the model as Traefik's files have it: with their keys, without what
 // is not set, with durations as texts, without credentials (gateway.Shown). It returns nil for a nil pointer.
@@ -59,23 +58,8 @@ func addFields(to map[string]any, v reflect.Value) {
 		case field.Anonymous:
 			addFields(to, at)
 		case !at.IsZero():
-			to[keyOf(field.Name)] = formOf(at, gateway.SecretOf(field), "")
+			key := gateway.Key(field.Name)
+			to[cmp.Or(odd[key], key)] = formOf(at, gateway.SecretOf(field), "")
 		}
 	}
-}
-
-// keyOf returns the key of a field: it begins in lower case, and so does an abbreviation at its
-// begin.
-func keyOf(field string) string {
-	if key := odd[field]; key != "" {
-		return key
-	}
-	upper := 0
-	for upper < len(field) && unicode.IsUpper(rune(field[upper])) {
-		upper++
-	}
-	if upper > 1 && upper < len(field) {
-		upper-- // the last one begins the next word
-	}
-	return strings.ToLower(field[:upper]) + field[upper:]
 }

@@ -198,11 +198,16 @@ func write(f *os.File, text []byte) error {
 
 // tryLock locks the file, or returns the owner of the lock.
 func tryLock(path string) (f *os.File, inUse *OwnedError, err error) {
+	return lockAt(path, unix.LOCK_EX|unix.LOCK_NB)
+}
+
+// lockAt locks the file as flock(2) does with these flags. With LOCK_NB, it returns the owner of a lock.
+func lockAt(path string, how int) (f *os.File, inUse *OwnedError, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = unix.Flock(int(f.Fd()), how)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		inUse := &OwnedError{}
 		text, _ := os.ReadFile(path)
@@ -213,7 +218,7 @@ func tryLock(path string) (f *os.File, inUse *OwnedError, err error) {
 	if is, gone := os.Stat(path); err == nil && (gone != nil || !sameFile(f, is)) {
 		err = f.Close()
 		if err == nil {
-			return tryLock(path)
+			return lockAt(path, how)
 		}
 	}
 	if err != nil {

@@ -177,22 +177,11 @@ func ReportReady(fd int) error {
 // unlock removes the file.
 func lockStart(opt Options) (unlock func() error, err error) {
 	path := filepath.Join(opt.Run, "start.lock")
-	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("start the daemon: %w", err)
-		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-			return nil, errors.Join(fmt.Errorf("start the daemon: %w", err), f.Close())
-		}
-		// The process that had the lock has removed the file.
-		if is, err := os.Stat(path); err == nil && sameFile(f, is) {
-			return func() error { return errors.Join(os.Remove(path), f.Close()) }, nil
-		}
-		if err := f.Close(); err != nil {
-			return nil, fmt.Errorf("start the daemon: %w", err)
-		}
+	f, _, err := lockAt(path, unix.LOCK_EX)
+	if err != nil {
+		return nil, fmt.Errorf("start the daemon: %w", err)
 	}
+	return func() error { return errors.Join(os.Remove(path), f.Close()) }, nil
 }
 
 // answers reports whether a daemon listens at the socket.

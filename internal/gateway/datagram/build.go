@@ -35,12 +35,7 @@ type Use struct {
 
 // turn returns what counts the turns of a service.
 func (u Use) turn(now Use, service string) *atomic.Uint64 {
-	if u.turns[service] == nil {
-		if u.turns[service] = now.turns[service]; u.turns[service] == nil {
-			u.turns[service] = new(atomic.Uint64)
-		}
-	}
-	return u.turns[service]
+	return stream.Keep(u.turns, now.turns, service, func() *atomic.Uint64 { return new(atomic.Uint64) })
 }
 
 // builder makes the routers of one configuration.
@@ -195,13 +190,8 @@ func (b *builder) balancer(name string, value *gateway.UDPLoadBalancer) (service
 	}
 	to := &balancer{turn: b.next.turn(b.now, name)}
 	for _, v := range value.Servers {
-		k := name + " " + v.Address
-		if b.next.servers[k] == nil {
-			if b.next.servers[k] = b.now.servers[k]; b.next.servers[k] == nil {
-				b.next.servers[k] = newServer(v.Address)
-			}
-		}
-		to.servers = append(to.servers, b.next.servers[k])
+		to.servers = append(to.servers, stream.Keep(b.next.servers, b.now.servers, name+" "+v.Address,
+			func() *Server { return newServer(v.Address) }))
 	}
 	return to, nil
 }

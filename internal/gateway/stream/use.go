@@ -82,11 +82,11 @@ func (u *Use) server(now *Use, service string, s *Server) *Server {
 	if s.TLS {
 		key += " with TLS"
 	}
-	return keep(u.servers, now.servers, key, func() *Server { return s })
+	return Keep(u.servers, now.servers, key, func() *Server { return s })
 }
 
 func (u *Use) turn(now *Use, service string) *atomic.Uint64 {
-	return keep(u.turns, now.turns, service, func() *atomic.Uint64 { return new(atomic.Uint64) })
+	return Keep(u.turns, now.turns, service, func() *atomic.Uint64 { return new(atomic.Uint64) })
 }
 
 // limiter returns the limiter with a key. It may have had another one.
@@ -94,13 +94,13 @@ func (u *Use) limiter(now *Use, key, former string) *Limiter {
 	if old := now.limiters[former]; old != nil && u.limiters[key] == nil {
 		u.limiters[key] = old
 	}
-	return keep(u.limiters, now.limiters, key, NewLimiter)
+	return Keep(u.limiters, now.limiters, key, NewLimiter)
 }
 
 // config returns the configuration with the options. It stays the same as long as they do, so
 // that clients can resume their sessions.
 func (u *Use) config(now *Use, options *tls.Config) *tls.Config {
-	return keep(u.configs, now.configs, options, func() *tls.Config {
+	return Keep(u.configs, now.configs, options, func() *tls.Config {
 		c := options.Clone()
 		// Clients of PostgreSQL that begin with the handshake accept no other protocol.
 		c.NextProtos = append(slices.Clone(options.NextProtos), "postgresql")
@@ -108,8 +108,8 @@ func (u *Use) config(now *Use, options *tls.Config) *tls.Config {
 	})
 }
 
-// keep returns the value of a new configuration: that of the running one if it has one.
-func keep[K comparable, T any](next, now map[K]*T, key K, create func() *T) *T {
+// Keep returns the value of a new configuration: that of the running one if it has one.
+func Keep[K comparable, T any](next, now map[K]*T, key K, create func() *T) *T {
 	if next[key] == nil {
 		next[key] = now[key]
 	}

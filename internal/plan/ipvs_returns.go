@@ -143,14 +143,10 @@ func (m IPVSMember) Name() string {
 func (m IPVSMember) Key() string { return "nft ipvs " + m.Name() + " " + m.element() }
 
 // Add implements Object.
-func (m IPVSMember) Add() []string { return []string{m.command("add")} }
+func (m IPVSMember) Add() []string { return nftElement("add", IPVSTableName, m.Name(), m.element()) }
 
 // Del implements Object.
-func (m IPVSMember) Del() []string { return []string{m.command("delete")} }
-
-func (m IPVSMember) command(verb string) string {
-	return nftElement(verb, IPVSTableName, m.Name(), m.element())
-}
+func (m IPVSMember) Del() []string { return nftElement("delete", IPVSTableName, m.Name(), m.element()) }
 
 func (m IPVSMember) element() string {
 	switch m.Set {

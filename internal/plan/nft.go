@@ -58,12 +58,12 @@ func (m NFTMapping) Add() []string {
 	if m.ToPort != 0 {
 		to = fmt.Sprintf("%s . %d", m.To, m.ToPort)
 	}
-	return []string{nftElement("add", Mark, m.Map(), m.element()+" : "+to)}
+	return nftElement("add", Mark, m.Map(), m.element()+" : "+to)
 }
 
 // Del implements Object.
 func (m NFTMapping) Del() []string {
-	return []string{nftElement("delete", Mark, m.Map(), m.element())}
+	return nftElement("delete", Mark, m.Map(), m.element())
 }
 
 // change implements changer. It replaces the element in one transaction, because
@@ -109,14 +109,10 @@ func (m Member) Key() string { return "nft " + m.Name() + " " + m.element() }
 func (Member) group() Group { return GroupTable }
 
 // Add implements Object.
-func (m Member) Add() []string { return []string{m.command("add")} }
+func (m Member) Add() []string { return nftElement("add", Mark, m.Name(), m.element()) }
 
 // Del implements Object.
-func (m Member) Del() []string { return []string{m.command("delete")} }
-
-func (m Member) command(verb string) string {
-	return nftElement(verb, Mark, m.Name(), m.element())
-}
+func (m Member) Del() []string { return nftElement("delete", Mark, m.Name(), m.element()) }
 
 func (m Member) element() string {
 	switch {
@@ -147,14 +143,10 @@ func (p Proxied) Key() string { return "nft " + p.Name() + " " + p.element() }
 func (Proxied) group() Group { return GroupTable }
 
 // Add implements Object.
-func (p Proxied) Add() []string { return []string{p.command("add")} }
+func (p Proxied) Add() []string { return nftElement("add", Mark, p.Name(), p.element()) }
 
 // Del implements Object.
-func (p Proxied) Del() []string { return []string{p.command("delete")} }
-
-func (p Proxied) command(verb string) string {
-	return nftElement(verb, Mark, p.Name(), p.element())
-}
+func (p Proxied) Del() []string { return nftElement("delete", Mark, p.Name(), p.element()) }
 
 func (p Proxied) element() string {
 	return fmt.Sprintf("%s . %s . %s", NFTMapping{Host: p.Host}.HostRange(), p.Proto, p.Ports)
@@ -192,8 +184,8 @@ func ProxiedPorts(parts []Part) Plan {
 }
 
 // nftElement returns the command that adds or deletes an element of a set.
-func nftElement(verb, table, set, element string) string {
-	return fmt.Sprintf("nft %s element inet %s %s %s", verb, table, set, escape.Shell("{ "+element+" }"))
+func nftElement(verb, table, set, element string) []string {
+	return []string{fmt.Sprintf("nft %s element inet %s %s %s", verb, table, set, escape.Shell("{ "+element+" }"))}
 }
 
 func familySuffix(a netip.Addr) string {

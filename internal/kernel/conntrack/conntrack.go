@@ -4,7 +4,6 @@ package conntrack
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -69,29 +67,21 @@ func (h *Table) Flush(match func(Flow) bool) ([]Flow, error) {
 	if fill, ok := h.Fill(); ok && fill.Entries == 0 {
 		return nil, nil
 	}
-	handle, err := h.ns.Netlink(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return nil, fmt.Errorf("open conntrack: %w", err)
-	}
-	defer handle.Close()
-	all, err := nlutil.Retry(func() ([]*netlink.ConntrackFlow, error) {
-		return handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_UNSPEC)
+	var flushed []Flow
+	var stale [][]byte
+	conn, err := h.list(nil, func(entry []byte) {
+		if f, ok := decode(entry); ok && match(f) {
+			flushed, stale = append(flushed, f), append(stale, entry)
+		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list conntrack: %w", err)
+		return nil, err
 	}
-	var flushed []Flow
-	families := map[uint8]bool{}
-	for _, f := range all {
-		if flow, ok := flowOf(f); ok && match(flow) {
-			families[f.FamilyType] = true
-			flushed = append(flushed, flow)
-		}
-	}
-	if len(flushed) == 0 {
+	defer conn.Close()
+	if len(stale) == 0 {
 		return nil, nil
 	}
-	remove := func(flowtable bool) error { return deleteFlows(handle, families, flowFilter(match), flowtable) }
+	remove := func(flowtable bool) error { return deleteEntries(conn, stale, flowtable) }
 	if h.around != nil {
 		err = h.around(remove)
 	} else {
@@ -107,42 +97,19 @@ func (h *Table) Flush(match func(Flow) bool) ([]Flow, error) {
 // refuse to delete an entry until the work that frees the flowtable has run.
 const busy = time.Second
 
-func deleteFlows(handle *netlink.Handle, families map[uint8]bool, match flowFilter, flowtable bool) error {
+// deleteEntries deletes listed entries, and returns the first error. Each contains its connection's id, so the kernel
+// deletes no later connection between the same ends.
+func deleteEntries(conn *nlutil.Conn, entries [][]byte, flowtable bool) (failed error) {
 	end := time.Now().Add(busy)
-	for family := range families {
-		for {
-			_, err := handle.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), match)
-			if err == nil {
-				break
-			}
-			if !flowtable || time.Now().After(end) {
-				return err
-			}
+	for _, entry := range entries {
+		_, err := conn.Request(ctDelete, unix.NLM_F_ACK, entry)
+		for flowtable && err != nil && !nlutil.Absent(err) && time.Now().Before(end) {
 			time.Sleep(10 * time.Millisecond)
+			_, err = conn.Request(ctDelete, unix.NLM_F_ACK, entry)
+		}
+		if failed == nil && !nlutil.Absent(err) {
+			failed = err
 		}
 	}
-	return nil
-}
-
-type flowFilter func(Flow) bool
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (match flowFilter) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
-	flow, ok := flowOf(f)
-	return ok && match(flow)
-}
-
-// flowOf converts a conntrack entry and reports whether it is TCP or UDP.
-func flowOf(f *netlink.ConntrackFlow) (Flow, bool) {
-	proto, ok := map[uint8]model.Proto{unix.IPPROTO_TCP: model.TCP, unix.IPPROTO_UDP: model.UDP}[f.Forward.Protocol]
-	at := func(ip net.IP, port uint16) netip.AddrPort { return netip.AddrPortFrom(nlutil.Addr(ip), port) }
-	tcp, _ := f.ProtoInfo.(*netlink.ProtoInfoTCP)
-	return Flow{
-		Proto:  proto,
-		Client: at(f.Forward.SrcIP, f.Forward.SrcPort),
-		Host:   at(f.Forward.DstIP, f.Forward.DstPort),
-		Target: at(f.Reverse.SrcIP, f.Reverse.SrcPort),
-		Over:   tcp != nil && tcp.State >= stateTimeWait,
-		Open:   tcp != nil && tcp.State >= stateEstablished && tcp.State < stateTimeWait,
-	}, ok
+	return failed
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,8 @@ type TrackedFlow struct {
 
 // The attributes of conntrack's messages (linux/netfilter/nfnetlink_conntrack.h).
 const (
-	ctGet                              = 1
+	ctGet                              = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
+	ctDelete                           = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
 	ctTupleOrig, ctTupleReply          = 1, 2
 	ctStatus                           = 3
 	ctProtoInfo, ctInfoTCP, ctTCPState = 4, 1, 1
@@ -51,13 +53,6 @@ func (h *Reader) Tracked(fn func(TrackedFlow)) error {
 	if fill, ok := h.Fill(); !ok || fill.Entries == 0 {
 		return nil
 	}
-	conn, err := nlutil.Open(h.ns, unix.NETLINK_NETFILTER)
-	if err != nil {
-		return fmt.Errorf("open conntrack: %w", err)
-	}
-	defer conn.Close()
-	// A struct nfgenmsg for both families.
-	body := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}
 	filter, err := netlink.MarshalAttributes([]netlink.Attribute{
 		{Type: ctStatus, Data: []byte{0, 0, 0, statusDNAT}},
 		{Type: ctStatusMask, Data: []byte{0, 0, 0, statusDNAT}},
@@ -65,22 +60,42 @@ func (h *Reader) Tracked(fn func(TrackedFlow)) error {
 	if err != nil {
 		return fmt.Errorf("list conntrack: %w", err)
 	}
-	list, err := conn.Dump(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, append(body, filter...))
-	if err != nil {
-		return fmt.Errorf("list conntrack: %w", err)
-	}
-	for _, m := range list {
-		if f, ok := decodeTracked(m[len(body):]); ok {
+	conn, err := h.list(filter, func(entry []byte) {
+		if f, ok := decodeTracked(entry); ok {
 			fn(f)
 		}
+	})
+	if err == nil {
+		conn.Close()
 	}
-	return nil
+	return err
 }
 
-// decodeTracked decodes an entry. ok says that it is TCP or UDP and its destination
-// was translated.
-func decodeTracked(message []byte) (f TrackedFlow, ok bool) {
-	orig, reply := nlutil.Attribute(message, ctTupleOrig), nlutil.Attribute(message, ctTupleReply)
+// header is a struct nfgenmsg for both families.
+var header = []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}
+
+// list calls fn for each entry that passes the kernel's filter: a header with its family, then attributes. It returns
+// the connection that it has used.
+func (h *Reader) list(filter []byte, fn func(entry []byte)) (*nlutil.Conn, error) {
+	conn, err := nlutil.Open(h.ns, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("open conntrack: %w", err)
+	}
+	entries, err := conn.Dump(ctGet, slices.Concat(header, filter))
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("list conntrack: %w", err)
+	}
+	for _, entry := range entries {
+		fn(entry)
+	}
+	return conn, nil
+}
+
+// decode decodes an entry. ok says that it is TCP or UDP.
+func decode(entry []byte) (f Flow, ok bool) {
+	entry = entry[len(header):]
+	orig, reply := nlutil.Attribute(entry, ctTupleOrig), nlutil.Attribute(entry, ctTupleReply)
 	switch nlutil.Number(orig, ctTupleProto, ctProtoNum) {
 	case unix.IPPROTO_TCP:
 		f.Proto = model.TCP
@@ -88,10 +103,19 @@ func decodeTracked(message []byte) (f TrackedFlow, ok bool) {
 		f.Proto = model.UDP
 	}
 	f.Client, f.Host, f.Target = sourceOf(orig), destinationOf(orig), sourceOf(reply)
-	f.Over = nlutil.Number(message, ctProtoInfo, ctInfoTCP, ctTCPState) >= stateTimeWait
-	f.Packets.In, f.Bytes.In = account(message, ctCountersOrig)
-	f.Packets.Out, f.Bytes.Out = account(message, ctCountersReply)
-	return f, f.Proto != "" && nlutil.Number(message, ctStatus)&statusDNAT != 0
+	state := nlutil.Number(entry, ctProtoInfo, ctInfoTCP, ctTCPState)
+	f.Over, f.Open = state >= stateTimeWait, state >= stateEstablished && state < stateTimeWait
+	return f, f.Proto != ""
+}
+
+// decodeTracked decodes an entry. ok says that it is TCP or UDP and its destination
+// was translated.
+func decodeTracked(entry []byte) (f TrackedFlow, ok bool) {
+	f.Flow, ok = decode(entry)
+	entry = entry[len(header):]
+	f.Packets.In, f.Bytes.In = account(entry, ctCountersOrig)
+	f.Packets.Out, f.Bytes.Out = account(entry, ctCountersReply)
+	return f, ok && nlutil.Number(entry, ctStatus)&statusDNAT != 0
 }
 
 // sourceOf and destinationOf return an end of one direction of a flow.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"fairlead/internal/kernel/bpf"
 
@@ -28,9 +29,15 @@ func only(name string) func(*ebpf.ProgramSpec) bool {
 // forDrivers reports whether a program runs in drivers (XDP).
 func forDrivers(prog *ebpf.ProgramSpec) bool { return prog.Type == ebpf.XDP }
 
-// forSockets reports whether a program is for socket calls.
+// forWorkloads reports whether a program is for socket calls in the cgroups of workloads, which few hosts have.
+func forWorkloads(prog *ebpf.ProgramSpec) bool { return ofWorkloads(prog.Name) }
+
+// ofWorkloads is forWorkloads for the name of a program.
+func ofWorkloads(name string) bool { return strings.HasPrefix(name, "fl_wl_") }
+
+// forSockets reports whether a program is for socket calls of the host's processes, or lists their sockets.
 func forSockets(prog *ebpf.ProgramSpec) bool {
-	return !forLinks(prog) && !forEgress(prog) && !forDrivers(prog)
+	return !forLinks(prog) && !forEgress(prog) && !forDrivers(prog) && !forWorkloads(prog)
 }
 
 // program returns a program for socket calls or drivers, or one for links with Ethernet
@@ -53,6 +60,8 @@ func kindOf(name string) func(*ebpf.ProgramSpec) bool {
 		return forDrivers
 	case onLinks(name):
 		return forLinks
+	case ofWorkloads(name):
+		return forWorkloads
 	}
 	return forSockets
 }

@@ -57,7 +57,7 @@ func (p *Datapath) UseInCgroups() error {
 // TryServices loads the programs for links and socket calls with support for services, and uses them as UseOnLinks and
 // UseInCgroups do.
 func TryServices() error {
-	p, err := try(func(prog *ebpf.ProgramSpec) bool { return !forDrivers(prog) }, true)
+	p, err := try(func(prog *ebpf.ProgramSpec) bool { return !forDrivers(prog) && !forWorkloads(prog) }, true)
 	if err != nil {
 		return err
 	}

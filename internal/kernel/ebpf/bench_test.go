@@ -3,10 +3,13 @@ package ebpf
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -131,6 +134,7 @@ func (b *bench) do(tb testing.TB, fn func() error) {
 // sandboxes: bpf_fib_lookup finds no route while forwarding is off.
 func (b *bench) links() error {
 	var errs []error
+	local := map[string]bool{}
 	for _, l := range []struct {
 		name  string
 		index *int
@@ -147,11 +151,40 @@ func (b *bench) links() error {
 		if errs = append(errs, err, found); found == nil {
 			*l.index = dev.Attrs().Index
 		}
+		for _, a := range l.addrs {
+			local[netip.MustParsePrefix(a).Addr().String()] = true
+		}
 	}
+	errs = append(errs, awaitLocal(local))
 	for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
 		errs = append(errs, os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0o644))
 	}
 	return errors.Join(errs...)
+}
+
+// awaitLocal waits until the host has the addresses. The kernel adds the local routes of IPv6 addresses later than the
+// addresses, also if it does not look for duplicates.
+func awaitLocal(missing map[string]bool) error {
+	routes, done := make(chan netlink.RouteUpdate), make(chan struct{})
+	err := netlink.RouteSubscribeWithOptions(routes, done, netlink.RouteSubscribeOptions{ListExisting: true})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		close(done)
+		for range routes { // until the subscription has ended
+		}
+	}()
+	for len(missing) > 0 {
+		r, open := <-routes
+		if !open {
+			return fmt.Errorf("the host has no local routes to %v", slices.Sorted(maps.Keys(missing)))
+		}
+		if r.Route.Type == unix.RTN_LOCAL && r.Dst != nil {
+			delete(missing, r.Dst.IP.String())
+		}
+	}
+	return nil
 }
 
 // routers gives the host default routes via its first uplink.

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
-	"io"
 	"structs"
 
 	"github.com/cilium/ebpf"
@@ -36,113 +35,6 @@ func LoadFence() (*ebpf.CollectionSpec, error) {
 	}
 
 	return spec, err
-}
-
-// LoadFenceObjects loads Fence and converts it into a struct.
-//
-// The following types are suitable as obj argument:
-//
-//	*FenceObjects
-//	*FencePrograms
-//	*FenceMaps
-//
-// See ebpf.CollectionSpec.LoadAndAssign documentation for details.
-func LoadFenceObjects(obj any, opts *ebpf.CollectionOptions) error {
-	spec, err := LoadFence()
-	if err != nil {
-		return err
-	}
-
-	return spec.LoadAndAssign(obj, opts)
-}
-
-// FenceSpecs contains maps and programs before they are loaded into the kernel.
-//
-// It can be passed ebpf.CollectionSpec.Assign.
-type FenceSpecs struct {
-	FenceProgramSpecs
-	FenceMapSpecs
-	FenceVariableSpecs
-}
-
-// FenceProgramSpecs contains programs before they are loaded into the kernel.
-//
-// It can be passed ebpf.CollectionSpec.Assign.
-type FenceProgramSpecs struct {
-	FlFenceIn  *ebpf.ProgramSpec `ebpf:"fl_fence_in"`
-	FlFenceOut *ebpf.ProgramSpec `ebpf:"fl_fence_out"`
-}
-
-// FenceMapSpecs contains maps before they are loaded into the kernel.
-//
-// It can be passed ebpf.CollectionSpec.Assign.
-type FenceMapSpecs struct {
-	FlFence *ebpf.MapSpec `ebpf:"fl_fence"`
-}
-
-// FenceVariableSpecs contains global variables before they are loaded into the kernel.
-//
-// It can be passed ebpf.CollectionSpec.Assign.
-type FenceVariableSpecs struct {
-}
-
-// FenceObjects contains all objects after they have been loaded into the kernel.
-//
-// It can be passed to LoadFenceObjects or ebpf.CollectionSpec.LoadAndAssign.
-type FenceObjects struct {
-	FencePrograms
-	FenceMaps
-	FenceVariables
-}
-
-func (o *FenceObjects) Close() error {
-	return _FenceClose(
-		&o.FencePrograms,
-		&o.FenceMaps,
-	)
-}
-
-// FenceMaps contains all maps after they have been loaded into the kernel.
-//
-// It can be passed to LoadFenceObjects or ebpf.CollectionSpec.LoadAndAssign.
-type FenceMaps struct {
-	FlFence *ebpf.Map `ebpf:"fl_fence"`
-}
-
-func (m *FenceMaps) Close() error {
-	return _FenceClose(
-		m.FlFence,
-	)
-}
-
-// FenceVariables contains all global variables after they have been loaded into the kernel.
-//
-// It can be passed to LoadFenceObjects or ebpf.CollectionSpec.LoadAndAssign.
-type FenceVariables struct {
-}
-
-// FencePrograms contains all programs after they have been loaded into the kernel.
-//
-// It can be passed to LoadFenceObjects or ebpf.CollectionSpec.LoadAndAssign.
-type FencePrograms struct {
-	FlFenceIn  *ebpf.Program `ebpf:"fl_fence_in"`
-	FlFenceOut *ebpf.Program `ebpf:"fl_fence_out"`
-}
-
-func (p *FencePrograms) Close() error {
-	return _FenceClose(
-		p.FlFenceIn,
-		p.FlFenceOut,
-	)
-}
-
-func _FenceClose(closers ...io.Closer) error {
-	for _, closer := range closers {
-		if err := closer.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Do not access this directly.

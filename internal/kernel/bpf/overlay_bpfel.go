@@ -7,7 +7,6 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
-	"io"
 	"structs"
 
 	"github.com/cilium/ebpf"
@@ -55,119 +54,6 @@ func LoadOverlay() (*ebpf.CollectionSpec, error) {
 	}
 
 	return spec, err
-}
-
-// LoadOverlayObjects loads Overlay and converts it into a struct.
-//
-// The following types are suitable as obj argument:
-//
-//	*OverlayObjects
-//	*OverlayPrograms
-//	*OverlayMaps
-//
-// See ebpf.CollectionSpec.LoadAndAssign documentation for details.
-func LoadOverlayObjects(obj any, opts *ebpf.CollectionOptions) error {
-	spec, err := LoadOverlay()
-	if err != nil {
-		return err
-	}
-
-	return spec.LoadAndAssign(obj, opts)
-}
-
-// OverlaySpecs contains maps and programs before they are loaded into the kernel.
-//
-// It can be passed ebpf.CollectionSpec.Assign.
-type OverlaySpecs struct {
-	OverlayProgramSpecs
-	OverlayMapSpecs
-	OverlayVariableSpecs
-}
-
-// OverlayProgramSpecs contains programs before they are loaded into the kernel.
-//
-// It can be passed ebpf.CollectionSpec.Assign.
-type OverlayProgramSpecs struct {
-	FlOverlayIn  *ebpf.ProgramSpec `ebpf:"fl_overlay_in"`
-	FlOverlayOut *ebpf.ProgramSpec `ebpf:"fl_overlay_out"`
-}
-
-// OverlayMapSpecs contains maps before they are loaded into the kernel.
-//
-// It can be passed ebpf.CollectionSpec.Assign.
-type OverlayMapSpecs struct {
-	FlOverlayHops *ebpf.MapSpec `ebpf:"fl_overlay_hops"`
-	FlRanges      *ebpf.MapSpec `ebpf:"fl_ranges"`
-	FlStations    *ebpf.MapSpec `ebpf:"fl_stations"`
-}
-
-// OverlayVariableSpecs contains global variables before they are loaded into the kernel.
-//
-// It can be passed ebpf.CollectionSpec.Assign.
-type OverlayVariableSpecs struct {
-}
-
-// OverlayObjects contains all objects after they have been loaded into the kernel.
-//
-// It can be passed to LoadOverlayObjects or ebpf.CollectionSpec.LoadAndAssign.
-type OverlayObjects struct {
-	OverlayPrograms
-	OverlayMaps
-	OverlayVariables
-}
-
-func (o *OverlayObjects) Close() error {
-	return _OverlayClose(
-		&o.OverlayPrograms,
-		&o.OverlayMaps,
-	)
-}
-
-// OverlayMaps contains all maps after they have been loaded into the kernel.
-//
-// It can be passed to LoadOverlayObjects or ebpf.CollectionSpec.LoadAndAssign.
-type OverlayMaps struct {
-	FlOverlayHops *ebpf.Map `ebpf:"fl_overlay_hops"`
-	FlRanges      *ebpf.Map `ebpf:"fl_ranges"`
-	FlStations    *ebpf.Map `ebpf:"fl_stations"`
-}
-
-func (m *OverlayMaps) Close() error {
-	return _OverlayClose(
-		m.FlOverlayHops,
-		m.FlRanges,
-		m.FlStations,
-	)
-}
-
-// OverlayVariables contains all global variables after they have been loaded into the kernel.
-//
-// It can be passed to LoadOverlayObjects or ebpf.CollectionSpec.LoadAndAssign.
-type OverlayVariables struct {
-}
-
-// OverlayPrograms contains all programs after they have been loaded into the kernel.
-//
-// It can be passed to LoadOverlayObjects or ebpf.CollectionSpec.LoadAndAssign.
-type OverlayPrograms struct {
-	FlOverlayIn  *ebpf.Program `ebpf:"fl_overlay_in"`
-	FlOverlayOut *ebpf.Program `ebpf:"fl_overlay_out"`
-}
-
-func (p *OverlayPrograms) Close() error {
-	return _OverlayClose(
-		p.FlOverlayIn,
-		p.FlOverlayOut,
-	)
-}
-
-func _OverlayClose(closers ...io.Closer) error {
-	for _, closer := range closers {
-		if err := closer.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Do not access this directly.

@@ -47,7 +47,7 @@ func (e *Expr) Eval(r *result.Report) (failed bool, explanation string, err erro
 	err = e.forClients(c, func(figures map[*figure]chosen) error {
 		values, err := e.readings(r, figures)
 		if err == nil {
-			failed = e.root.eval(values, &why) || failed
+			failed = e.root.value(values, &why) == 1 || failed
 		}
 		return err
 	})

@@ -69,37 +69,52 @@ func (e *Error) Error() string {
 		e.Column, e.Cause, e.Source, strings.Repeat(" ", e.Column-1))
 }
 
-// node is a part of a condition.
+// node is a part of a condition: a condition, whose value is 1 if it is true and else 0, or an operand.
 type node interface {
 	// figures lists the figures that the part names.
 	figures() []*figure
-	// eval evaluates the part with the values of the figures; why gets one remark
+	// value evaluates the part with the values of the figures; why gets one remark
 	// per comparison.
-	eval(values map[*figure]reading, why *[]string) bool
+	value(values map[*figure]reading, why *[]string) float64
+	// explain writes an operand with the values of its figures.
+	explain(values map[*figure]reading) string
 }
 
-// both and either join two parts.
-type both struct{ left, right node }
-type either struct{ left, right node }
-
-func (n both) figures() []*figure   { return append(n.left.figures(), n.right.figures()...) }
-func (n either) figures() []*figure { return append(n.left.figures(), n.right.figures()...) }
-
-// eval always evaluates both sides, so that the explanation is complete.
-func (n both) eval(values map[*figure]reading, why *[]string) bool {
-	left, right := n.left.eval(values, why), n.right.eval(values, why)
-	return left && right
-}
-
-func (n either) eval(values map[*figure]reading, why *[]string) bool {
-	left, right := n.left.eval(values, why), n.right.eval(values, why)
-	return left || right
-}
-
-// comparison compares two operands.
-type comparison struct {
-	left, right operand
+// binary joins two parts with a sign.
+type binary struct {
+	left, right node
 	sign        string
+}
+
+func (b binary) figures() []*figure { return append(b.left.figures(), b.right.figures()...) }
+
+// value always evaluates both sides, so that the explanation is complete.
+func (b binary) value(values map[*figure]reading, why *[]string) float64 {
+	left, right := b.left.value(values, why), b.right.value(values, why)
+	switch b.sign {
+	case "+":
+		return left + right
+	case "-":
+		return left - right
+	case "*", "&&":
+		return left * right
+	case "||":
+		return max(left, right)
+	}
+	holds := map[string]bool{
+		"<": left < right, "<=": left <= right, ">": left > right,
+		">=": left >= right, "==": left == right, "!=": left != right,
+	}[b.sign]
+	is, truth := "is not", 0.0
+	if holds {
+		is, truth = "is", 1
+	}
+	*why = append(*why, fmt.Sprintf("%s %s %s %s", b.left.explain(values), is, b.sign, b.right.explain(values)))
+	return truth
+}
+
+func (b binary) explain(values map[*figure]reading) string {
+	return fmt.Sprintf("%s %s %s", b.left.explain(values), b.sign, b.right.explain(values))
 }
 
 // figure names one field of one row: path, selectors, field.
@@ -128,20 +143,4 @@ type reading struct {
 	row   result.Summary
 	// past are the values in earlier sessions, if the condition refers to them.
 	past []float64
-}
-
-func (c comparison) figures() []*figure { return append(c.left.figures(), c.right.figures()...) }
-
-func (c comparison) eval(values map[*figure]reading, why *[]string) bool {
-	left, right := c.left.value(values), c.right.value(values)
-	holds := map[string]bool{
-		"<": left < right, "<=": left <= right, ">": left > right,
-		">=": left >= right, "==": left == right, "!=": left != right,
-	}[c.sign]
-	is := "is not"
-	if holds {
-		is = "is"
-	}
-	*why = append(*why, fmt.Sprintf("%s %s %s %s", c.left.explain(values), is, c.sign, c.right.explain(values)))
-	return holds
 }

@@ -7,22 +7,15 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// operand is one side of a comparison.
-type operand interface {
-	figures() []*figure
-	value(map[*figure]reading) float64
-	explain(map[*figure]reading) string
-}
-
 // number is a constant.
 type number float64
 
-func (n number) figures() []*figure                 { return nil }
-func (n number) value(map[*figure]reading) float64  { return float64(n) }
-func (n number) explain(map[*figure]reading) string { return fmt.Sprintf("%g", float64(n)) }
+func (n number) figures() []*figure                           { return nil }
+func (n number) value(map[*figure]reading, *[]string) float64 { return float64(n) }
+func (n number) explain(map[*figure]reading) string           { return fmt.Sprintf("%g", float64(n)) }
 
-func (f *figure) figures() []*figure                       { return []*figure{f} }
-func (f *figure) value(values map[*figure]reading) float64 { return values[f].value }
+func (f *figure) figures() []*figure                                    { return []*figure{f} }
+func (f *figure) value(values map[*figure]reading, _ *[]string) float64 { return values[f].value }
 
 // explain names the figure's row in full, including defaults.
 func (f *figure) explain(values map[*figure]reading) string {
@@ -44,7 +37,7 @@ type earlier struct {
 
 func (e *earlier) figures() []*figure { return nil }
 
-func (e *earlier) value(values map[*figure]reading) float64 {
+func (e *earlier) value(values map[*figure]reading, _ *[]string) float64 {
 	past := values[e.of].past
 	_, low, high := stats.Predict(past)
 	switch e.statistic {
@@ -59,7 +52,7 @@ func (e *earlier) value(values map[*figure]reading) float64 {
 }
 
 func (e *earlier) explain(values map[*figure]reading) string {
-	return fmt.Sprintf("history.%s = %.4g (of %d)", e.statistic, e.value(values), len(values[e.of].past))
+	return fmt.Sprintf("history.%s = %.4g (of %d)", e.statistic, e.value(values, nil), len(values[e.of].past))
 }
 
 // needs returns the number of earlier sessions that the statistic needs.
@@ -70,44 +63,9 @@ func (e *earlier) needs() int {
 	return 1
 }
 
-// arithmetic joins two operands with a sign: + - or *.
-type arithmetic struct {
-	left, right operand
-	sign        string
-}
-
-func (a arithmetic) figures() []*figure { return append(a.left.figures(), a.right.figures()...) }
-
-func (a arithmetic) value(values map[*figure]reading) float64 {
-	left, right := a.left.value(values), a.right.value(values)
-	switch a.sign {
-	case "+":
-		return left + right
-	case "-":
-		return left - right
-	}
-	return left * right
-}
-
-func (a arithmetic) explain(values map[*figure]reading) string {
-	return fmt.Sprintf("%s %s %s", a.left.explain(values), a.sign, a.right.explain(values))
-}
-
-// history lists the references to earlier sessions in an operand.
-func history(o operand) []*earlier {
-	switch o := o.(type) {
-	case *earlier:
-		return []*earlier{o}
-	case arithmetic:
-		return append(history(o.left), history(o.right)...)
-	}
-	return nil
-}
-
-// bind connects each reference to earlier sessions with the figure that it is compared with.
-func (p *parser) bind(c comparison) error {
-	figures := c.figures()
-	for _, e := range append(history(c.left), history(c.right)...) {
+// bind connects the references to earlier sessions of a comparison with the figure that they are compared with.
+func (p *parser) bind(figures []*figure) error {
+	for _, e := range p.references {
 		if len(figures) != 1 {
 			return &Error{p.source, e.column, "history stands for earlier values of the figure that it is compared with: " +
 				"want one figure in the comparison, e.g. nat.bulk.ratio < history." + e.statistic}
@@ -115,16 +73,18 @@ func (p *parser) bind(c comparison) error {
 		e.of = figures[0]
 		e.of.past, e.of.fewest = true, max(e.of.fewest, e.needs())
 	}
+	p.references = nil
 	return nil
 }
 
 // earlier reads the rest of a reference to earlier sessions.
-func (p *parser) earlier() (operand, error) {
+func (p *parser) earlier() (node, error) {
 	e := &earlier{column: p.column()}
 	p.rest = strings.TrimPrefix(p.rest, "history.")
 	for _, name := range statistics {
 		if rest, found := strings.CutPrefix(p.rest, name); found && !beginsName(rest) {
 			e.statistic, p.rest = name, rest
+			p.references = append(p.references, e)
 			return e, nil
 		}
 	}

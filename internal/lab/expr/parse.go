@@ -27,7 +27,11 @@ func Parse(source string) (*Expr, error) {
 }
 
 // parser is a position in the source; rest is the unread part.
-type parser struct{ source, rest string }
+type parser struct {
+	source, rest string
+	// references are those to earlier sessions in the comparison that is being read.
+	references []*earlier
+}
 
 // column is the column of the parser's position, from 1.
 func (p *parser) column() int {
@@ -51,23 +55,7 @@ func (p *parser) take(signs ...string) string {
 }
 
 func (p *parser) condition() (node, error) {
-	left, err := p.all()
-	for err == nil && p.take("||") != "" {
-		var right node
-		right, err = p.all()
-		left = either{left, right}
-	}
-	return left, err
-}
-
-func (p *parser) all() (node, error) {
-	left, err := p.single()
-	for err == nil && p.take("&&") != "" {
-		var right node
-		right, err = p.single()
-		left = both{left, right}
-	}
-	return left, err
+	return p.binary(func() (node, error) { return p.binary(p.single, "&&") }, "||")
 }
 
 func (p *parser) single() (node, error) {
@@ -94,32 +82,32 @@ func (p *parser) comparison() (node, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := comparison{left, right, sign}
-	return c, p.bind(c)
+	c := binary{left, right, sign}
+	return c, p.bind(c.figures())
 }
 
 // operand reads a sum of products.
-func (p *parser) operand() (operand, error) {
-	return p.joined(func() (operand, error) { return p.joined(p.one, "*") }, "+", "-")
+func (p *parser) operand() (node, error) {
+	return p.binary(func() (node, error) { return p.binary(p.one, "*") }, "+", "-")
 }
 
-// joined reads operands with one of the signs between them.
-func (p *parser) joined(part func() (operand, error), signs ...string) (operand, error) {
+// binary reads parts with one of the signs between them.
+func (p *parser) binary(part func() (node, error), signs ...string) (node, error) {
 	left, err := part()
 	for err == nil {
 		sign := p.take(signs...)
 		if sign == "" {
 			break
 		}
-		var right operand
+		var right node
 		right, err = part()
-		left = arithmetic{left, right, sign}
+		left = binary{left, right, sign}
 	}
 	return left, err
 }
 
 // one reads a number, a reference to earlier sessions, or a figure.
-func (p *parser) one() (operand, error) {
+func (p *parser) one() (node, error) {
 	p.skip()
 	switch {
 	case p.rest == "":
@@ -132,7 +120,7 @@ func (p *parser) one() (operand, error) {
 	return p.figure()
 }
 
-func (p *parser) number() (operand, error) {
+func (p *parser) number() (node, error) {
 	length := 0
 	for i, r := range p.rest {
 		sign := (r == '+' || r == '-') && (i == 0 || strings.ContainsRune("eE", rune(p.rest[i-1])))

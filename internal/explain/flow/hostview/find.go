@@ -26,22 +26,15 @@ func (w *World) ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool) {
 // its option. It returns 0 if the process has closed it. It reads the descriptors of each
 // process only once.
 func (w *World) MinTTL(l sockdiag.Listener, v4 bool) int {
-	of, known := w.descriptors[l.Process.PID]
-	if !known {
-		of = sockdiag.DescriptorsOf(l.Process.PID)
-		w.descriptors[l.Process.PID] = of
-	}
+	of, _ := w.descriptors.of(l.Process.PID, func() (sockdiag.Descriptors, error) {
+		return sockdiag.DescriptorsOf(l.Process.PID), nil
+	})
 	return of.MinTTL(l, v4)
 }
 
 // SocketFilters implements flow.Ports. It reads the programs of each cgroup only once.
 func (w *World) SocketFilters(l sockdiag.Listener) ([]string, error) {
-	found, known := w.filters[l.CgroupID]
-	if !known {
-		found.programs, found.err = inspect.SocketFilters(l.CgroupID)
-		w.filters[l.CgroupID] = found
-	}
-	return found.programs, found.err
+	return w.filters.of(l.CgroupID, func() ([]string, error) { return inspect.SocketFilters(l.CgroupID) })
 }
 
 // Holder implements flow.Namespaces. It prefers a namespace that is linked to the host.

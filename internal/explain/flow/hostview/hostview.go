@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/flow"
@@ -46,49 +47,46 @@ type World struct {
 	// spaces are the namespaces by path; the host's path is empty.
 	spaces map[string]*space
 	paths  []string // in the order of searches
-	// services are the host's virtual services, if servicesRead is true.
-	services     []flow.Service
-	servicesRead bool
-	routes       map[routeAt]routeAnswer
-	settings     map[[2]string]string
+	// What was read of namespaces, by their paths.
+	links     answers[string, []rtnl.NetLink]
+	ids       answers[string, map[int]string]
+	rules     answers[string, ruleset]
+	frames    answers[string, frames]
+	listeners answers[string, []sockdiag.Listener]
+	routes    answers[routeAt, rtnl.RouteFound]
+	settings  answers[[2]string, string]
 	// descriptors are those of processes by PID, and filters the programs of cgroups by their ids.
-	descriptors map[int]sockdiag.Descriptors
-	filters     map[uint64]socketFilters
+	descriptors answers[int, sockdiag.Descriptors]
+	filters     answers[uint64, []string]
+	ebpfState   func() (datapath.State, error)
+	services    func() ([]flow.Service, error)
 }
 
-// socketFilters is what inspect.SocketFilters returned.
-type socketFilters struct {
-	programs []string
-	err      error
+// routeAt is a question for a route of a namespace.
+type routeAt struct {
+	netns string
+	rtnl.RouteQuery
 }
 
-// routeAt is a question for a route of a namespace, and routeAnswer what the kernel answered.
-type (
-	routeAt struct {
-		netns string
-		rtnl.RouteQuery
-	}
-	routeAnswer struct {
-		rtnl.RouteFound
-		err error
-	}
-)
+// answers are what was read and the errors, by keys.
+type answers[K comparable, V any] map[K]func() (V, error)
 
-// space is a namespace and the state that was read from it. It is kept open, so
-// that its path cannot get another namespace in the meantime.
+// of returns the answer for a key, and reads it only once.
+func (a answers[K, V]) of(key K, read func() (V, error)) (V, error) {
+	if a[key] == nil {
+		a[key] = sync.OnceValues(read)
+	}
+	return a[key]()
+}
+
+// space is a namespace. It is kept open, so that its path cannot get another
+// namespace in the meantime.
 type space struct {
 	ns   *netns.Namespace // nil for the host
 	id   uint64
 	name string
 	// host is the handle of the namespace; nil until the first question.
-	host      *kernel.Host
-	links     []rtnl.NetLink
-	ids       map[int]string
-	rules     *ruleset
-	frames    *frames
-	listeners []sockdiag.Listener
-	listened  bool
-	ebpfState *datapath.State
+	host *kernel.Host
 }
 
 type ruleset struct {
@@ -103,8 +101,18 @@ func New(host *kernel.Host, opt Options) (*World, error) {
 		return nil, err
 	}
 	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: id, name: "host"}}, paths: []string{""},
-		routes: map[routeAt]routeAnswer{}, settings: map[[2]string]string{},
-		descriptors: map[int]sockdiag.Descriptors{}, filters: map[uint64]socketFilters{}}
+		links: answers[string, []rtnl.NetLink]{}, ids: answers[string, map[int]string]{},
+		rules: answers[string, ruleset]{}, frames: answers[string, frames]{},
+		listeners: answers[string, []sockdiag.Listener]{}, routes: answers[routeAt, rtnl.RouteFound]{},
+		settings: answers[[2]string, string]{}, descriptors: answers[int, sockdiag.Descriptors]{},
+		filters: answers[uint64, []string]{}, ebpfState: sync.OnceValues(host.EBPF().State)}
+	w.services = sync.OnceValues(func() ([]flow.Service, error) {
+		installed, err := host.Inspect().InstalledServices()
+		if err != nil {
+			return nil, err
+		}
+		return flow.Merge(installed, opt.Services), nil
+	})
 	seen := map[uint64]bool{id: true}
 	for _, name := range slices.Sorted(maps.Keys(opt.Sandboxes)) {
 		w.add(seen, opt.Sandboxes[name], name)
@@ -195,6 +203,20 @@ func (w *World) at(netns string) (*space, error) {
 	return s, nil
 }
 
+// about returns what is read from a namespace, and reads it only once.
+func about[V any](w *World, known answers[string, V], netns string, read func(*kernel.Host) (V, error)) (V, error) {
+	return known.of(netns, func() (v V, err error) {
+		s, err := w.at(netns)
+		if err != nil {
+			return v, err
+		}
+		if v, err = read(s.host); err != nil {
+			err = fmt.Errorf("inspect %s: %w", s.name, err)
+		}
+		return v, err
+	})
+}
+
 // Facts returns the world with the interfaces of package flow.
 func (w *World) Facts() flow.World {
 	return flow.World{Namespaces: w, Links: w, Routes: w, Settings: w, Filters: w, Ports: w, Services: w, Programs: w}
@@ -210,48 +232,28 @@ func (w *World) Name(netns string) string {
 
 // Links implements flow.Links.
 func (w *World) Links(netns string) ([]rtnl.NetLink, error) {
-	s, err := w.at(netns)
-	if err != nil {
-		return nil, err
-	}
-	if s.links == nil {
-		if s.links, err = s.host.Net().NetLinks(); err != nil {
-			return nil, fmt.Errorf("inspect %s: %w", s.name, err)
-		}
-	}
-	return s.links, nil
+	return about(w, w.links, netns, func(h *kernel.Host) ([]rtnl.NetLink, error) { return h.Net().NetLinks() })
 }
 
 // Route implements flow.Routes. It asks each question only once: `fairlead ports` follows
 // thousands of flows.
 func (w *World) Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error) {
-	at := routeAt{netns, q}
-	a, known := w.routes[at]
-	if !known {
+	return w.routes.of(routeAt{netns, q}, func() (found rtnl.RouteFound, err error) {
 		h, err := w.Host(netns)
 		if err != nil {
-			return rtnl.RouteFound{}, err
+			return found, err
 		}
-		a.RouteFound, a.err = h.Net().RouteTo(q)
-		w.routes[at] = a
-	}
-	return a.RouteFound, a.err
+		return h.Net().RouteTo(q)
+	})
 }
 
 // Rules implements flow.Filters.
 func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
-	s, err := w.at(netns)
-	if err != nil {
-		return nil, nil, err
-	}
-	if s.rules == nil {
-		rs, unread, err := s.host.NFT().Ruleset()
-		if err != nil {
-			return nil, nil, fmt.Errorf("inspect %s: %w", s.name, err)
-		}
-		s.rules = &ruleset{rs, unread}
-	}
-	return s.rules.rules, s.rules.unread, nil
+	r, err := about(w, w.rules, netns, func(h *kernel.Host) (r ruleset, err error) {
+		r.rules, r.unread, err = h.NFT().Ruleset()
+		return r, err
+	})
+	return r.rules, r.unread, err
 }
 
 // frames is the state of a namespace that decides about frames and routes, besides
@@ -263,121 +265,90 @@ type frames struct {
 	policies               []plan.IPsecPolicy
 }
 
-// frames returns the frames of a namespace, and reads them only once.
-func (w *World) frames(netns string) (f frames, err error) {
-	s, err := w.at(netns)
-	if err != nil {
+// framesOf returns the frames of a namespace.
+func (w *World) framesOf(netns string) (frames, error) {
+	return about(w, w.frames, netns, func(h *kernel.Host) (f frames, err error) {
+		var own []uint32
+		if netns == "" {
+			state, err := w.EBPFState()
+			if err != nil {
+				return f, err
+			}
+			for _, p := range state.Programs {
+				own = append(own, p.ID)
+			}
+		}
+		if f.neighbours, f.forwarding, err = h.Net().NeighbourEntries(); err == nil {
+			f.foreign, err = h.Inspect().Foreign(own)
+		}
+		if err == nil {
+			f.selectors, err = h.Net().RouteSelectors()
+		}
+		if err == nil {
+			f.policies, err = h.Net().IPsecPolicies()
+		}
 		return f, err
-	}
-	if s.frames != nil {
-		return *s.frames, nil
-	}
-	var own []uint32
-	if netns == "" {
-		state, err := w.EBPFState()
-		if err != nil {
-			return f, err
-		}
-		for _, p := range state.Programs {
-			own = append(own, p.ID)
-		}
-	}
-	if f.neighbours, f.forwarding, err = s.host.Net().NeighbourEntries(); err == nil {
-		f.foreign, err = s.host.Inspect().Foreign(own)
-	}
-	if err == nil {
-		f.selectors, err = s.host.Net().RouteSelectors()
-	}
-	if err == nil {
-		f.policies, err = s.host.Net().IPsecPolicies()
-	}
-	if err != nil {
-		return frames{}, fmt.Errorf("inspect %s: %w", s.name, err)
-	}
-	s.frames = &f
-	return f, nil
+	})
 }
 
 // Selectors implements flow.Routes.
 func (w *World) Selectors(netns string) (rtnl.RouteSelectors, error) {
-	f, err := w.frames(netns)
+	f, err := w.framesOf(netns)
 	return f.selectors, err
 }
 
 // Policies implements flow.Routes.
 func (w *World) Policies(netns string) ([]plan.IPsecPolicy, error) {
-	f, err := w.frames(netns)
+	f, err := w.framesOf(netns)
 	return f.policies, err
 }
 
 // Neighbours implements flow.Links.
 func (w *World) Neighbours(netns string) (neighbours, forwarding []rtnl.NeighbourEntry, err error) {
-	f, err := w.frames(netns)
+	f, err := w.framesOf(netns)
 	return f.neighbours, f.forwarding, err
 }
 
 // Foreign implements flow.Filters.
 func (w *World) Foreign(netns string) ([]inspect.Foreign, error) {
-	f, err := w.frames(netns)
+	f, err := w.framesOf(netns)
 	return f.foreign, err
 }
 
 // Listeners implements flow.Ports.
 func (w *World) Listeners(netns string) ([]sockdiag.Listener, error) {
-	s, err := w.at(netns)
-	if err != nil {
-		return nil, err
-	}
-	if !s.listened {
-		if s.listeners, err = s.host.Sockets().Listeners(); err != nil {
-			return nil, fmt.Errorf("inspect %s: %w", s.name, err)
+	return about(w, w.listeners, netns, func(h *kernel.Host) ([]sockdiag.Listener, error) {
+		all, err := h.Sockets().Listeners()
+		for i, l := range all {
+			all[i] = facts.Of(l).Listener
 		}
-		for i, l := range s.listeners {
-			s.listeners[i] = facts.Of(l).Listener
-		}
-		s.listened = true
-	}
-	return s.listeners, nil
+		return all, err
+	})
 }
 
 // Setting implements flow.Settings. It reads each setting only once.
 func (w *World) Setting(netns, name string) string {
-	at := [2]string{netns, name}
-	value, known := w.settings[at]
-	if !known {
-		if h, err := w.Host(netns); err == nil {
-			value, _ = h.Net().ReadSysctl(plan.Sysctl{Name: name}) // "" if the kernel lacks it
+	value, _ := w.settings.of([2]string{netns, name}, func() (string, error) {
+		h, err := w.Host(netns)
+		if err != nil {
+			return "", err
 		}
-		w.settings[at] = value
-	}
-	return value
+		return h.Net().ReadSysctl(plan.Sysctl{Name: name})
+	})
+	return value // "" if the kernel lacks it
 }
 
 // EBPFState implements flow.Programs.
 func (w *World) EBPFState() (datapath.State, error) {
-	s := w.spaces[""]
-	if s.ebpfState == nil {
-		found, err := s.host.EBPF().State()
-		if err != nil {
-			return found, fmt.Errorf("read the state of the eBPF data path: %w", err)
-		}
-		s.ebpfState = &found
+	found, err := w.ebpfState()
+	if err != nil {
+		return found, fmt.Errorf("read the state of the eBPF data path: %w", err)
 	}
-	return *s.ebpfState, nil
+	return found, nil
 }
 
 // Services implements flow.Services.
-func (w *World) Services() ([]flow.Service, error) {
-	if w.servicesRead {
-		return w.services, nil
-	}
-	installed, err := w.spaces[""].host.Inspect().InstalledServices()
-	if err != nil {
-		return nil, err
-	}
-	w.services, w.servicesRead = flow.Merge(installed, w.opt.Services), true
-	return w.services, nil
-}
+func (w *World) Services() ([]flow.Service, error) { return w.services() }
 
 // Failed implements flow.Services.
 func (w *World) Failed() []flow.Known {
@@ -392,7 +363,7 @@ func (w *World) Peer(from string, l rtnl.NetLink) (flow.End, bool) {
 	path := from
 	if l.ParentNetns != netns.NoID {
 		var ok bool
-		if path, ok = w.ids(from)[l.ParentNetns]; !ok {
+		if path, ok = w.idsOf(from)[l.ParentNetns]; !ok {
 			return flow.End{}, false
 		}
 	}
@@ -404,27 +375,23 @@ func (w *World) Peer(from string, l rtnl.NetLink) (flow.End, bool) {
 	return flow.End{Netns: path, NetLink: links[i]}, true
 }
 
-// ids returns the paths of other namespaces by the ids (netnsid) that this
+// idsOf returns the paths of other namespaces by the ids (netnsid) that this
 // namespace has for them.
-func (w *World) ids(netns string) map[int]string {
-	s, err := w.at(netns)
-	if err != nil {
-		return nil
-	}
-	if s.ids != nil {
-		return s.ids
-	}
-	s.ids = map[int]string{}
-	for _, other := range w.paths {
-		path := w.spaces[""].host.Net().Path()
-		if other != "" {
-			path = w.spaces[other].ns.Path()
+func (w *World) idsOf(netns string) map[int]string {
+	ids, _ := about(w, w.ids, netns, func(h *kernel.Host) (map[int]string, error) {
+		ids := map[int]string{}
+		for _, other := range w.paths {
+			path := w.spaces[""].host.Net().Path()
+			if other != "" {
+				path = w.spaces[other].ns.Path()
+			}
+			if id, ok := h.Net().NamespaceID(path); ok && other != netns {
+				ids[id] = other
+			}
 		}
-		if id, ok := s.host.Net().NamespaceID(path); ok && other != netns {
-			s.ids[id] = other
-		}
-	}
-	return s.ids
+		return ids, nil
+	})
+	return ids
 }
 
 // SubLinks implements flow.Links.

@@ -81,3 +81,32 @@ func (w *Worker) Close() {
 	w.In.Close()
 	w.out.Close()
 }
+
+// Over is the line that ends the work of a worker that runs Work.
+const Over = "\"over\"\n"
+
+// Work is the worker's side of Order and Finish: it reads the order from the input, starts the work, writes Ready and
+// then the work's answer. The work ends when over is closed, after Over or the end of the input.
+func Work[O, A any](
+	input io.Reader, output io.Writer, start func(order O) (work func(over <-chan struct{}) A, err error),
+) error {
+	in := json.NewDecoder(input)
+	var order O
+	if err := in.Decode(&order); err != nil {
+		return fmt.Errorf("read the order: %w", err)
+	}
+	work, err := start(order)
+	if err != nil {
+		return err
+	}
+	over := make(chan struct{})
+	go func() {
+		var word string
+		_ = in.Decode(&word) // the end of the input also ends the work
+		close(over)
+	}()
+	if _, err := io.WriteString(output, Ready); err != nil {
+		return err
+	}
+	return json.NewEncoder(output).Encode(work(over))
+}

@@ -73,7 +73,7 @@ func (s *site) requestsTo(target string, rate int, timeout time.Duration, during
 		child.Place{Netns: s.client.File()})
 	during()
 	var all []failover.Request
-	if _, err := io.WriteString(p.In, client.Over); err != nil {
+	if _, err := io.WriteString(p.In, child.Over); err != nil {
 		s.Fatal(err)
 	}
 	if err := json.NewDecoder(p.Out).Decode(&all); err != nil {

@@ -135,7 +135,7 @@ func (w *world) ask(rate int) asked {
 func (a asked) over() []failover.Request {
 	a.w.Helper()
 	var all []failover.Request
-	_, err := io.WriteString(a.In, client.Over)
+	_, err := io.WriteString(a.In, child.Over)
 	if err == nil {
 		err = json.NewDecoder(a.Out).Decode(&all)
 	}

@@ -2,7 +2,6 @@ package failover
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -43,9 +42,6 @@ func (r Request) End() int64 { return r.Start + r.Took }
 // Client is a running client.
 type Client struct{ worker *child.Worker }
 
-// over is the message that ends a client's requests.
-const over = "\"over\"\n"
-
 // StartClient starts a client that sends requests to the target. When ctx ends,
 // the client is killed.
 func StartClient(ctx context.Context, target netip.AddrPort, at child.Place) (*Client, error) {
@@ -59,7 +55,7 @@ func StartClient(ctx context.Context, target netip.AddrPort, at child.Place) (*C
 // End ends the client and returns its requests, sorted by their start.
 func (c *Client) End() ([]Request, error) {
 	var all []Request
-	_, err := io.WriteString(c.worker.In, over)
+	_, err := io.WriteString(c.worker.In, child.Over)
 	if err == nil {
 		err = c.worker.Finish(&all)
 	}
@@ -74,54 +70,40 @@ func (c *Client) Kill() { c.worker.Close() }
 
 // ClientMain runs the role of a client and returns the exit status.
 func ClientMain() int {
-	in := json.NewDecoder(os.Stdin)
-	var target netip.AddrPort
-	if err := in.Decode(&target); err != nil {
-		fmt.Fprintln(os.Stderr, "fairlead failover: read the order:", err)
-		return 1
-	}
-	ended := make(chan struct{})
-	go func() {
-		var word string
-		_ = in.Decode(&word) // the end of the input also ends the requests
-		close(ended)
-	}()
-	fmt.Print(child.Ready)
-	if err := json.NewEncoder(os.Stdout).Encode(askAll(target, ended)); err != nil {
-		return 1
-	}
-	return 0
+	return child.ExitCode("failover", child.Work(os.Stdin, os.Stdout,
+		func(target netip.AddrPort) (func(<-chan struct{}) []Request, error) {
+			return func(over <-chan struct{}) []Request {
+				return AskAll(Rate, over, func() (string, error) { return Ask(target) })
+			}, nil
+		}))
 }
 
-func askAll(target netip.AddrPort, ended <-chan struct{}) []Request {
+// AskAll sends requests at a rate per second until over is closed, and returns them sorted by their start. It sends
+// them at scheduled times, so that one without an answer does not delay the others. ask returns which server answered.
+func AskAll(rate int, over <-chan struct{}, ask func() (by string, err error)) []Request {
 	var mu sync.Mutex
 	var going sync.WaitGroup
 	var all []Request
-	for next := time.Now(); ; next = next.Add(time.Second / Rate) {
+	for next := time.Now(); ; next = next.Add(time.Second / time.Duration(rate)) {
 		select {
-		case <-ended:
+		case <-over:
 			going.Wait()
 			slices.SortFunc(all, func(a, b Request) int { return int(a.Start - b.Start) })
 			return all
 		case <-time.After(time.Until(next)):
 		}
 		going.Go(func() {
-			r := ask(target)
+			start := time.Now()
+			by, err := ask()
+			r := Request{Start: start.UnixNano(), Took: time.Since(start).Nanoseconds(), By: by}
+			if err != nil {
+				r.By, r.Err = "", result.Reason(err)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, r)
 		})
 	}
-}
-
-func ask(target netip.AddrPort) Request {
-	start := time.Now()
-	by, err := Ask(target)
-	r := Request{Start: start.UnixNano(), Took: time.Since(start).Nanoseconds(), By: by}
-	if err != nil {
-		r.By, r.Err = "", result.Reason(err)
-	}
-	return r
 }
 
 // Ask sends one request and returns the name of the server that answered. If there is

@@ -2,7 +2,6 @@ package visitor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -18,9 +17,6 @@ const Role = "site-visitors"
 
 // Crowd is the running process of an order.
 type Crowd struct{ worker *child.Worker }
-
-// over is the message that ends the starts of visits.
-const over = "\"over\"\n"
 
 // Begin starts the visits of an order, and returns when their schedule begins. When ctx ends, the process is killed.
 func Begin(ctx context.Context, o Order, place child.Place) (*Crowd, error) {
@@ -51,7 +47,7 @@ func (c *Crowd) Wait() (v Visits, err error) {
 
 // End starts no more visits, and returns those that have started after they are over.
 func (c *Crowd) End() (Visits, error) {
-	if _, err := io.WriteString(c.worker.In, over); err != nil {
+	if _, err := io.WriteString(c.worker.In, child.Over); err != nil {
 		return Visits{}, fmt.Errorf("end the visits: %w", err)
 	}
 	return c.Wait()
@@ -94,23 +90,8 @@ func first() error {
 }
 
 func visit(input io.Reader, out io.Writer) error {
-	in := json.NewDecoder(input)
-	var o Order
-	if err := in.Decode(&o); err != nil {
-		return fmt.Errorf("read the order: %w", err)
-	}
-	t, err := newTourist(o)
-	if err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	go func() {
-		var word string
-		_ = in.Decode(&word) // the end of the input also ends the visits
-		close(ended)
-	}()
-	if _, err := io.WriteString(out, child.Ready); err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(t.run(ended))
+	return child.Work(input, out, func(o Order) (func(<-chan struct{}) Visits, error) {
+		t, err := newTourist(o)
+		return t.run, err
+	})
 }

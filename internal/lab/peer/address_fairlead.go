@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"time"
 
 	"fairlead/internal/child"
@@ -53,12 +52,10 @@ func (f *fairleadAddress) Share(ctx context.Context, at child.Place, addr netip.
 	}
 	f.endpoint, f.daemons = fmt.Sprintf("http://%s:%d", addr, port), map[*virtual.Host]*failover.Daemon{}
 	peers := fmt.Sprintf("http://%s:2380", addr)
-	cmd := exec.Command("unshare", "--mount", "sh", "-ec", ownFiles, "sh", "", name, "--data-dir", "/mnt/data",
-		"--listen-client-urls", f.endpoint, "--advertise-client-urls", f.endpoint, "--listen-peer-urls", peers,
-		"--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers, "--log-level", "error")
-	cmd.Stdout, cmd.Stderr = &f.said, &f.said
-	at.Contained = true
-	if f.etcd, err = child.Start(ctx, cmd, at); err != nil {
+	etcd := program.Private{Args: []string{name, "--data-dir", "/mnt/data", "--listen-client-urls", f.endpoint,
+		"--advertise-client-urls", f.endpoint, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
+		"--initial-cluster", "default=" + peers, "--log-level", "error"}, Said: &f.said}
+	if f.etcd, err = etcd.Start(ctx, at); err != nil {
 		return fmt.Errorf("start etcd: %w", err)
 	}
 	if !program.Await(ctx, f.etcd, func() bool { return program.Listens(f.etcd.Cmd.Process.Pid, port) }) {

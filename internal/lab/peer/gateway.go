@@ -1,18 +1,11 @@
 package peer
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"os/exec"
-	"slices"
-	"strings"
 	"time"
 
 	"fairlead/internal/child"
@@ -38,12 +31,8 @@ type gateway struct {
 	process     *child.Process
 }
 
-// The files of the certificate in a gateway's /mnt: the chain, the key, and both.
-const (
-	chainFile = "chain.pem"
-	keyFile   = "key.pem"
-	bothFile  = "both.pem"
-)
+// bothFile is the file in a gateway's /mnt that has the chain of the certificate and the key.
+const bothFile = "both.pem"
 
 // gatewayAddresses are where a gateway listens and what it forwards to. The fields
 // with TLS, Web and SecureWeb are those of the ports of these names.
@@ -63,12 +52,6 @@ func addressesOf(p suite.Path) gatewayAddresses {
 		upstreamWeb: netip.AddrPortFrom(at.Workload, rig.WebPort),
 	}
 }
-
-// ownFiles runs a program with a private /mnt, into which it first copies the files
-// that $1 names from the descriptors from 3 on. Everything is gone when it ends.
-const ownFiles = `mount -t tmpfs none /mnt; fd=3
-for name in $1; do cat /proc/self/fd/$fd > /mnt/$name; fd=$((fd+1)); done
-shift; cd /mnt; exec "$@"`
 
 // Needs implements rig.Maker.
 func (g *gateway) Needs() rig.Needs {
@@ -101,13 +84,14 @@ func (g *gateway) Start(ctx context.Context, r *rig.Rig) error {
 		return err
 	}
 	args, files := g.command(g.Path)
-	files[chainFile], files[keyFile] = string(cert.Chain), string(cert.Key)
-	files[bothFile] = files[chainFile] + files[keyFile]
+	files[program.ChainFile], files[program.KeyFile] = string(cert.Chain), string(cert.Key)
+	files[bothFile] = files[program.ChainFile] + files[program.KeyFile]
 	if args[0], err = program.FindGateway(args[0]); err != nil {
 		return err
 	}
 	said := &program.Output{}
-	p, err := g.run(ctx, r, said, args, files)
+	p, err := program.Private{Args: args, Files: files, Environment: g.environment, Said: said}.Start(ctx,
+		r.Place(r.World.Server(), rig.ProxyGroup))
 	if err != nil {
 		return err
 	}
@@ -117,28 +101,6 @@ func (g *gateway) Start(ctx context.Context, r *rig.Rig) error {
 		return fmt.Errorf("start %s: %w: %s", g.Path.Peer.Name, err, said.Line())
 	}
 	return nil
-}
-
-// run starts the program with its files.
-func (g *gateway) run(
-	ctx context.Context, r *rig.Rig, said *program.Output, args []string, files map[string]string,
-) (*child.Process, error) {
-	names := slices.Sorted(maps.Keys(files))
-	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", ownFiles, "sh", strings.Join(names, " ")},
-		args...)...)
-	for _, name := range names {
-		f, err := program.InMemory(files[name])
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
-	}
-	cmd.Env = append(os.Environ(), g.environment...)
-	cmd.Stdout, cmd.Stderr = said, said
-	at := r.World.Server()
-	at.Contained = true // so that its children end with it
-	return child.Start(ctx, cmd, r.Place(at, rig.ProxyGroup))
 }
 
 // startLimit is how long a gateway may take to start. With 10,000 routers some take
@@ -178,24 +140,6 @@ func (g *gateway) knows(r *rig.Rig) error {
 // ask sends a request for a host, from the server host, and returns the status of the
 // answer.
 func (g *gateway) ask(r *rig.Rig, host string) (status int, err error) {
-	var conn net.Conn
-	err = r.World.DoServer(func() (err error) {
-		conn, err = net.DialTimeout("tcp", g.Dial(result.Remote, rig.LoadPort).String(), proofPatience)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(proofPatience)); err != nil {
-		return 0, err
-	}
-	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host); err != nil {
-		return 0, err
-	}
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		return 0, err
-	}
-	return answer.StatusCode, answer.Body.Close()
+	return program.Question{At: g.Dial(result.Remote, rig.LoadPort), Host: host, Path: "/",
+		Limit: proofPatience}.Ask(r.World.DoServer)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 )
@@ -67,6 +68,6 @@ https://%[1]s:%[10]d {
 		}
 	}
 }
-`, load.Host, at.plain.Addr(), rig.LoadPort, rig.TLSPort, at.upstream, chainFile, keyFile, rig.WebPort,
+`, load.Host, at.plain.Addr(), rig.LoadPort, rig.TLSPort, at.upstream, program.ChainFile, program.KeyFile, rig.WebPort,
 		at.upstreamWeb, rig.SecureWebPort)
 }

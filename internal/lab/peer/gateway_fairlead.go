@@ -3,6 +3,7 @@ package peer
 import (
 	"fairlead/internal/child"
 	"fairlead/internal/lab/failover"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 )
@@ -17,7 +18,7 @@ func newFairleadGateway(p suite.Path) rig.Maker {
 			args := []string{"fairlead", "gateway", "traefik", "--", "--entrypoints.web.transport.maxconnections=11000",
 				"--entrypoints.web.transport.maxconnectionsperclient=11000"}
 			return append(args, traefikFlags(p)...),
-				map[string]string{routesFile: traefikRoutes(p, 0)}
+				map[string]string{program.RoutesFile: traefikRoutes(p, 0)}
 		},
 		environment: []string{child.Role + "=" + failover.CommandRole}}}
 }

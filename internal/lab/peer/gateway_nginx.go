@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 )
@@ -55,6 +56,6 @@ http {
 		location / { proxy_pass http://web; }
 	}
 }
-`, "/mnt/"+chainFile, "/mnt/"+keyFile, at.upstream, at.plain, at.tls, at.web, load.Host,
+`, "/mnt/"+program.ChainFile, "/mnt/"+program.KeyFile, at.upstream, at.plain, at.tls, at.web, load.Host,
 		at.upstreamWeb, at.secureWeb)
 }

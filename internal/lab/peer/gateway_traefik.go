@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 )
@@ -21,12 +22,9 @@ func newTraefik(p suite.Path) rig.Maker {
 		command: func(p suite.Path) ([]string, map[string]string) {
 			args := append([]string{name, "--global.checknewversion=false", "--global.sendanonymoususage=false",
 				"--log.level=ERROR"}, traefikFlags(p)...)
-			return args, map[string]string{routesFile: traefikRoutes(p, 0)}
+			return args, map[string]string{program.RoutesFile: traefikRoutes(p, 0)}
 		}}}
 }
-
-// routesFile is the file of Traefik's file provider in /mnt.
-const routesFile = "routes.yml"
 
 // traefikFlags returns the flags of Traefik and of Fairlead in its place.
 func traefikFlags(p suite.Path) []string {
@@ -34,7 +32,7 @@ func traefikFlags(p suite.Path) []string {
 	return []string{
 		"--entrypoints.web.address=" + at.plain.String(), "--entrypoints.secure.address=" + at.tls.String(),
 		"--entrypoints.tools.address=" + at.web.String(), "--entrypoints.tools-secure.address=" + at.secureWeb.String(),
-		"--providers.file.filename=/mnt/" + routesFile,
+		"--providers.file.filename=/mnt/" + program.RoutesFile,
 	}
 }
 
@@ -56,7 +54,8 @@ func traefikRoutes(p suite.Path, change int) string {
 	if change > 0 {
 		fmt.Fprintf(&b, "    change: {rule: \"Host(`%s`)\", service: lab, entryPoints: [web]}\n", changedHost(change))
 	}
-	fmt.Fprintf(&b, "tls: {certificates: [{certFile: /mnt/%s, keyFile: /mnt/%s}]}\n", chainFile, keyFile)
+	fmt.Fprintf(&b, "tls: {certificates: [{certFile: /mnt/%s, keyFile: /mnt/%s}]}\n", program.ChainFile,
+		program.KeyFile)
 	return b.String()
 }
 
@@ -70,7 +69,7 @@ func (g *fileGateway) Change(_ *rig.Rig, n int) error {
 	if err := os.WriteFile(dir+"next", []byte(traefikRoutes(g.Path, n)), 0o644); err != nil {
 		return fmt.Errorf("change the routes: %w", err)
 	}
-	if err := os.Rename(dir+"next", dir+routesFile); err != nil {
+	if err := os.Rename(dir+"next", dir+program.RoutesFile); err != nil {
 		return fmt.Errorf("change the routes: %w", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/program"
@@ -72,17 +71,9 @@ func (k *keepalived) Keep(ctx context.Context, h *virtual.Host, at child.Place) 
 		return nil, fmt.Errorf("find keepalived: %w", err)
 	}
 	const file = "keepalived.conf"
-	config, err := program.InMemory(k.config(h))
-	if err != nil {
-		return nil, err
-	}
-	defer config.Close()
-	cmd := exec.Command("unshare", "--mount", "sh", "-ec", ownFiles, "sh", file, name, "--dont-fork", "--log-console",
-		"--vrrp", "--use-file=/mnt/"+file, "--pid=/mnt/keepalived.pid", "--vrrp_pid=/mnt/vrrp.pid")
-	cmd.ExtraFiles = append(cmd.ExtraFiles, config)
-	cmd.Stdout, cmd.Stderr = &h.Said, &h.Said
-	at.Contained = true // so that its children end with it
-	p, err := child.Start(ctx, cmd, at)
+	p, err := program.Private{Args: []string{name, "--dont-fork", "--log-console", "--vrrp", "--use-file=/mnt/" + file,
+		"--pid=/mnt/keepalived.pid", "--vrrp_pid=/mnt/vrrp.pid"}, Files: map[string]string{file: k.config(h)},
+		Said: &h.Said}.Start(ctx, at)
 	if err != nil {
 		return nil, fmt.Errorf("start keepalived: %w", err)
 	}

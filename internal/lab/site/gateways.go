@@ -7,17 +7,9 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/failover"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/suite"
 )
-
-// The files of the certificate in a gateway's /mnt.
-const (
-	chainFile = "chain.pem"
-	keyFile   = "key.pem"
-)
-
-// routesFile is the file of Traefik's file provider in /mnt.
-const routesFile = "routes.yml"
 
 // gateway is a program that terminates TLS and forwards requests to web servers.
 type gateway struct {
@@ -33,14 +25,15 @@ var gateways = map[string]gateway{
 	suite.FairleadGateway.Name: {
 		command: func(upstreams []netip.AddrPort) ([]string, map[string]string) {
 			return append([]string{"fairlead", "gateway", "traefik", "--"}, traefikFlags()...),
-				map[string]string{routesFile: traefikRoutes(upstreams)}
+				map[string]string{program.RoutesFile: traefikRoutes(upstreams)}
 		},
 		environment: []string{child.Role + "=" + failover.CommandRole},
 	},
 	suite.Traefik.Name: {
 		command: func(upstreams []netip.AddrPort) ([]string, map[string]string) {
 			return append([]string{"traefik", "--global.checknewversion=false", "--global.sendanonymoususage=false",
-				"--log.level=ERROR"}, traefikFlags()...), map[string]string{routesFile: traefikRoutes(upstreams)}
+					"--log.level=ERROR"}, traefikFlags()...),
+				map[string]string{program.RoutesFile: traefikRoutes(upstreams)}
 		},
 	},
 	suite.Nginx.Name: {
@@ -54,7 +47,7 @@ var gateways = map[string]gateway{
 // traefikFlags returns the flags of Traefik and of Fairlead in its place.
 func traefikFlags() []string {
 	return []string{fmt.Sprintf("--entrypoints.secure.address=:%d", securePort),
-		"--providers.file.filename=/mnt/" + routesFile}
+		"--providers.file.filename=/mnt/" + program.RoutesFile}
 }
 
 // traefikRoutes returns the configuration for the file provider.
@@ -66,7 +59,7 @@ func traefikRoutes(upstreams []netip.AddrPort) string {
 	return fmt.Sprintf("http:\n  services:\n    site: {loadBalancer: {servers: [%s]}}\n  routers:\n"+
 		"    site: {rule: \"Host(`%s`)\", service: site, entryPoints: [secure], tls: {}}\n"+
 		"tls: {certificates: [{certFile: /mnt/%s, keyFile: /mnt/%s}]}\n", strings.Join(servers, ", "), Host,
-		chainFile, keyFile)
+		program.ChainFile, program.KeyFile)
 }
 
 // nginxConfig returns the configuration of nginx with one worker per CPU. As its
@@ -91,5 +84,5 @@ http {
 		location / { proxy_pass http://site; }
 	}
 }
-`, chainFile, keyFile, servers.String(), securePort, Host)
+`, program.ChainFile, program.KeyFile, servers.String(), securePort, Host)
 }

@@ -1,19 +1,13 @@
 package site
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"os/exec"
-	"slices"
-	"strings"
 	"time"
 
 	"fairlead/internal/child"
@@ -87,42 +81,18 @@ func (n *Node) upstreams() []netip.AddrPort {
 	return all
 }
 
-// ownFiles joins a cgroup of version 1 if $1 names one, and runs a program with a
-// private /mnt, into which it first copies the files that $2 names from the
-// descriptors from 3 on. Everything is gone when it ends.
-const ownFiles = `if [ -n "$1" ]; then echo 0 > "$1"; fi
-mount -t tmpfs none /mnt; fd=3
-for name in $2; do cat /proc/self/fd/$fd > /mnt/$name; fd=$((fd+1)); done
-shift 2; cd /mnt; exec "$@"`
-
 // startGateway starts the node's gateway and waits until it forwards requests.
 func (n *Node) startGateway(ctx context.Context) (err error) {
 	g := gateways[n.site.Path.Peer.Name]
 	args, files := g.command(n.upstreams())
-	files[chainFile], files[keyFile] = string(n.site.cert.Chain), string(n.site.cert.Key)
+	files[program.ChainFile], files[program.KeyFile] = string(n.site.cert.Chain), string(n.site.cert.Key)
 	if args[0], err = program.FindGateway(args[0]); err != nil {
 		return err
 	}
-	names := []string{}
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", ownFiles, "sh", n.limited.Join(),
-		strings.Join(names, " ")}, args...)...)
-	for _, name := range names {
-		f, err := program.InMemory(files[name])
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
-	}
 	said := &program.Output{}
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), g.environment...), said, said
-	at := n.place(n.limited)
-	at.Contained = true // so that its children end with it
-	if n.gateway, err = child.Start(ctx, cmd, at); err != nil {
+	n.gateway, err = program.Private{Args: args, Files: files, Environment: g.environment, Cgroup: n.limited.Join(),
+		Said: said}.Start(ctx, n.place(n.limited))
+	if err != nil {
 		return err
 	}
 	if err := n.await(ctx); err != nil {
@@ -159,31 +129,13 @@ const askTimeout = 5 * time.Second
 func (s *Site) ask(at netip.Addr) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(s.cert.Chain)
-	var conn net.Conn
-	err := s.client.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", netip.AddrPortFrom(at, securePort).String(), askTimeout)
-		return err
-	})
-	if err != nil {
-		return err
+	status, err := program.Question{At: netip.AddrPortFrom(at, securePort),
+		Secure: &tls.Config{ServerName: Host, RootCAs: roots}, Host: Host, Path: website.Small,
+		Limit: askTimeout}.Ask(s.client.Do)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("its answer is %d", status)
 	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(askTimeout)); err != nil {
-		return err
-	}
-	secure := tls.Client(conn, &tls.Config{ServerName: Host, RootCAs: roots})
-	if _, err := fmt.Fprintf(secure, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", website.Small,
-		Host); err != nil {
-		return err
-	}
-	answer, err := http.ReadResponse(bufio.NewReader(secure), nil)
-	if err != nil {
-		return err
-	}
-	if answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("its answer is %d", answer.StatusCode)
-	}
-	return errors.Join(err, answer.Body.Close())
+	return err
 }
 
 // Kill kills all processes of the node. Its host keeps running, and refuses

@@ -2,10 +2,14 @@ package peer
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
+	"text/template"
 	"time"
 
 	"fairlead/internal/child"
@@ -37,19 +41,37 @@ const bothFile = "both.pem"
 // gatewayAddresses are where a gateway listens and what it forwards to. The fields
 // with TLS, Web and SecureWeb are those of the ports of these names.
 type gatewayAddresses struct {
-	plain, tls, web, secureWeb netip.AddrPort
-	// upstream is the server's address, upstreamWeb that of the tools' server.
-	upstream, upstreamWeb netip.AddrPort
+	Plain, TLS, Web, SecureWeb netip.AddrPort
+	// Upstream is the server's address, UpstreamWeb that of the tools' server.
+	Upstream, UpstreamWeb netip.AddrPort
 }
 
 // addressesOf returns the addresses of a path's gateway.
 func addressesOf(p suite.Path) gatewayAddresses {
 	at := rig.AddressesOf(p.Family)
 	return gatewayAddresses{
-		plain: netip.AddrPortFrom(at.Server, rig.LoadPort), tls: netip.AddrPortFrom(at.Server, rig.TLSPort),
-		web: netip.AddrPortFrom(at.Server, rig.WebPort), secureWeb: netip.AddrPortFrom(at.Server, rig.SecureWebPort),
-		upstream:    netip.AddrPortFrom(at.Workload, rig.LoadPort),
-		upstreamWeb: netip.AddrPortFrom(at.Workload, rig.WebPort),
+		Plain: netip.AddrPortFrom(at.Server, rig.LoadPort), TLS: netip.AddrPortFrom(at.Server, rig.TLSPort),
+		Web: netip.AddrPortFrom(at.Server, rig.WebPort), SecureWeb: netip.AddrPortFrom(at.Server, rig.SecureWebPort),
+		Upstream:    netip.AddrPortFrom(at.Workload, rig.LoadPort),
+		UpstreamWeb: netip.AddrPortFrom(at.Workload, rig.WebPort),
+	}
+}
+
+// The configurations of the gateways, in the languages of their programs.
+//
+//go:embed config
+var configs embed.FS
+
+// configured returns the command of a gateway that has a file of config as its configuration.
+func configured(file string, args ...string) func(suite.Path) ([]string, map[string]string) {
+	return func(p suite.Path) ([]string, map[string]string) {
+		var text strings.Builder
+		// The files are part of the program, so neither reading nor executing them fails.
+		_ = template.Must(template.ParseFS(configs, "config/"+file)).Execute(&text, struct {
+			gatewayAddresses
+			Host, Chain, Key, Both string
+		}{addressesOf(p), load.Host, program.ChainFile, program.KeyFile, bothFile})
+		return slices.Clone(args), map[string]string{file: text.String()}
 	}
 }
 

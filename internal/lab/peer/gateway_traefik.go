@@ -30,8 +30,8 @@ func newTraefik(p suite.Path) rig.Maker {
 func traefikFlags(p suite.Path) []string {
 	at := addressesOf(p)
 	return []string{
-		"--entrypoints.web.address=" + at.plain.String(), "--entrypoints.secure.address=" + at.tls.String(),
-		"--entrypoints.tools.address=" + at.web.String(), "--entrypoints.tools-secure.address=" + at.secureWeb.String(),
+		"--entrypoints.web.address=" + at.Plain.String(), "--entrypoints.secure.address=" + at.TLS.String(),
+		"--entrypoints.tools.address=" + at.Web.String(), "--entrypoints.tools-secure.address=" + at.SecureWeb.String(),
 		"--providers.file.filename=/mnt/" + program.RoutesFile,
 	}
 }
@@ -46,8 +46,8 @@ func traefikRoutes(p suite.Path, change int) string {
 		"    web: {rule: \"Host(`%[2]s`)\", service: web, entryPoints: [tools]}\n"+
 		"    web-secure: {rule: \"Host(`%[2]s`)\", service: web, entryPoints: [tools-secure], tls: {}}\n"+
 		"    lab: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [web]}\n"+
-		"    lab-secure: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [secure], tls: {}}\n", at.upstream, load.Host,
-		at.upstreamWeb)
+		"    lab-secure: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [secure], tls: {}}\n", at.Upstream, load.Host,
+		at.UpstreamWeb)
 	for i := range p.Others {
 		fmt.Fprintf(&b, "    other-%d: {rule: \"Host(`other-%[1]d.%s`)\", service: lab, entryPoints: [web]}\n", i, load.Host)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	_ "embed"
 	"fmt"
 	"maps"
 	"os"
@@ -11,46 +12,10 @@ import (
 	"strings"
 )
 
-const head = `Fairlead
-Copyright the Fairlead authors
-
-Fairlead is licensed under the Apache License, Version 2.0 (file LICENSE). Its
-eBPF programs are licensed under GPL-2.0-only or BSD-2-Clause (bpf/LICENSE).
-
-The binary contains the modules below. The texts of their licences follow the
-table. ` + "`make generate`" + ` writes this file.
-
-The eBPF object is compiled with header files of libbpf (bpf_helpers.h,
-bpf_core_read.h, bpf_endian.h; LGPL-2.1 OR BSD-2-Clause, used under BSD-2-Clause)
-and of the Linux kernel's user-space API (GPL-2.0 WITH Linux-syscall-note). None
-of their source is copied into this repository. The text for libbpf:
-
-` + libbpf
-
-// libbpf is libbpf's file LICENSE.BSD-2-Clause.
-const libbpf = `Copyright (c) 2015 The Libbpf Authors. All rights reserved.
-
-Redistribution and use in source and binary forms, with or without
-modification, are permitted provided that the following conditions are met:
-
-1. Redistributions of source code must retain the above copyright notice,
-   this list of conditions and the following disclaimer.
-2. Redistributions in binary form must reproduce the above copyright notice,
-   this list of conditions and the following disclaimer in the documentation
-   and/or other materials provided with the distribution.
-
-THIS SOFTWARE IS PROVIDED BY THE COPYRIGHT HOLDERS AND CONTRIBUTORS "AS IS"
-AND ANY EXPRESS OR IMPLIED WARRANTIES, INCLUDING, BUT NOT LIMITED TO, THE
-IMPLIED WARRANTIES OF MERCHANTABILITY AND FITNESS FOR A PARTICULAR PURPOSE
-ARE DISCLAIMED. IN NO EVENT SHALL THE COPYRIGHT HOLDER OR CONTRIBUTORS BE
-LIABLE FOR ANY DIRECT, INDIRECT, INCIDENTAL, SPECIAL, EXEMPLARY, OR
-CONSEQUENTIAL DAMAGES (INCLUDING, BUT NOT LIMITED TO, PROCUREMENT OF
-SUBSTITUTE GOODS OR SERVICES; LOSS OF USE, DATA, OR PROFITS; OR BUSINESS
-INTERRUPTION) HOWEVER CAUSED AND ON ANY THEORY OF LIABILITY, WHETHER IN
-CONTRACT, STRICT LIABILITY, OR TORT (INCLUDING NEGLIGENCE OR OTHERWISE)
-ARISING IN ANY WAY OUT OF THE USE OF THIS SOFTWARE, EVEN IF ADVISED OF THE
-POSSIBILITY OF SUCH DAMAGE.
-`
+// head is the begin of NOTICE, which ends with libbpf's file LICENSE.BSD-2-Clause.
+//
+//go:embed head.txt
+var head string
 
 // component is a module, or the standard library.
 type component struct {

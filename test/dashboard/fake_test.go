@@ -172,7 +172,7 @@ func webService(now time.Time) api.ServiceView {
 	server := func(at string, state api.RealStatus, cause, found string) api.RealView {
 		return api.RealView{Address: netip.MustParseAddr(at), Port: 8080, Weight: 1, Share: 100, State: state,
 			Cause: cause,
-			Since: now.Add(-3 * time.Minute), Checked: now.Add(-2 * time.Second), Found: found,
+			Since: now.Add(-3 * time.Minute), Checked: now.Add(-2 * time.Minute), Found: found,
 			Latency: 1500 * time.Microsecond}
 	}
 	return api.ServiceView{VirtualService: model.VirtualService{Name: "web", Proto: model.TCP,

@@ -52,7 +52,7 @@ var answers = map[string][]string{
 	"Why is this server out?": {"down",
 		"check failed 3 times: connection refused", "3m"},
 	"Who owns port 8080?":                                               {"8080/tcp", "nginx (7)", "shop", "LAN"},
-	"Since when is a server slow to answer its check?":                  {"Took", "1.5ms", "2s"},
+	"Since when is a server slow to answer its check?":                  {"Took", "1.5ms", "2m"},
 	"Which router takes this URL?":                                      {"shop@file", "Host(`shop.example.org`)"},
 	"When does this certificate end?":                                   {"shop.example.org", "ends in 10d"},
 	"Which node holds this virtual address, and how long is its lease?": {"192.0.2.10/24", "host2", "2.5s"},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
+	helper "fairlead/test/process"
 
 	"golang.org/x/sys/unix"
 )
@@ -93,9 +94,7 @@ func TestPartDoesNotWait(t *testing.T) {
 	c := begin(t, opt, settings("127.0.0.1:0"), configOf(backend(t, "one")))
 	url := "http://" + c.Address("web") + "/"
 	pid, _ := c.Processes()
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	goOn := helper.Pause(t, pid)
 	applied := make(chan error)
 	go func() {
 		_, err := c.Apply(configOf(backend(t, "two")), nil)
@@ -106,9 +105,7 @@ func TestPartDoesNotWait(t *testing.T) {
 		t.Errorf("the change of a process that says nothing: %v", err)
 	}
 	c.Part()
-	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	goOn()
 	opt.Life = nil
 	next := begin(t, opt, settings("127.0.0.1:0"), configOf(backend(t, "three")))
 	if now, _ := next.Processes(); now != pid {

@@ -192,7 +192,10 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, fd := range watched {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
+		n, err := 0, error(unix.EINTR) // of a signal of Go's runtime
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
+		}
 		if n != 1 || err != nil {
 			t.Errorf("a child outlived its parent: %d, %v", n, err)
 		}

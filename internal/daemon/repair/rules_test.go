@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 )
 
 // noNFT is a host without nftables.
@@ -69,7 +70,7 @@ func TestFollowRules(t *testing.T) {
 	results <- nil
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(place.Timeout):
 		t.Fatal("it does not end")
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
-
-	"golang.org/x/sys/unix"
+	"fairlead/test/process"
 )
 
 // TestSilentProxy: while the proxy does not answer, sandboxes are attached and detached, ports are published by other
@@ -36,9 +35,7 @@ func TestSilentProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.loadServices()
-	if err := unix.Kill(w.proxy, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	goOn := process.Pause(t, w.proxy)
 	waits := make(chan error, 1)
 	go func() { waits <- publish(8081, model.ViaProxy) }()
 	w.serve(site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080)))
@@ -55,9 +52,7 @@ func TestSilentProxy(t *testing.T) {
 		t.Errorf("the publish did not wait for the proxy: %v", err)
 	default:
 	}
-	if err := unix.Kill(w.proxy, unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	goOn()
 	if err := <-waits; err != nil {
 		t.Fatal(err)
 	}

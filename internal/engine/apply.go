@@ -129,6 +129,9 @@ func (e *Engine) attempt(ctx context.Context, want plan.Plan, s steps) (done []p
 	if err := e.setProxy(ctx, s.userspace, bridging(want, s.userspace)); err != nil {
 		return nil, err
 	}
+	if err := e.closeLost(ctx, want); err != nil { // they are in no step
+		return nil, err
+	}
 	all := slices.Concat(s.first, s.set, s.ebpf, s.nft)
 	n, err := e.cfg.Kernel.Apply(all)
 	return all[:n], err

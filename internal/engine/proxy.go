@@ -67,7 +67,7 @@ func (e *Engine) HealProxy(ctx context.Context) (healed bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	want := e.userspace
-	if e.dropDeadProxy(ctx); e.proxy != nil && e.lost != nil {
+	if e.dropDeadProxy(ctx); e.lost != nil {
 		want = e.lost
 	} else if e.proxy != nil || len(want) == 0 {
 		return false, nil
@@ -95,6 +95,21 @@ func (e *Engine) HealProxy(ctx context.Context) (healed bool, err error) {
 		want = left
 	}
 	return e.proxy != nil, err
+}
+
+// closeLost closes the sockets that HealProxy waits for if the plan has none: the proxy may have opened them already.
+func (e *Engine) closeLost(ctx context.Context, want plan.Plan) error {
+	open := func(o plan.Object) bool { return plan.GroupOf(o) == plan.GroupProxy }
+	if e.lost == nil || slices.ContainsFunc(want, open) {
+		return nil
+	}
+	if e.proxy != nil {
+		if err := e.proxy.Set(ctx, proxy.Config{}); err != nil {
+			return fmt.Errorf("close host ports: %w", err)
+		}
+	}
+	e.lost = nil
+	return nil
 }
 
 // added returns the steps that add every object of the plan.

@@ -38,9 +38,9 @@ func (p *Datapath) UseOnLinks() error {
 	return alone.DetachLink(Sandbox, loopback)
 }
 
-// TryCgroups loads the programs for socket calls, and uses them as UseInCgroups does.
+// TryCgroups loads the programs for socket calls, also those of workloads, and uses them as UseInCgroups does.
 func TryCgroups() error {
-	p, err := try(forSockets, false)
+	p, err := try(func(prog *ebpf.ProgramSpec) bool { return forSockets(prog) || forWorkloads(prog) }, false)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (p *Datapath) UseInCgroups() error {
 // TryServices loads the programs for links and socket calls with support for services, and uses them as UseOnLinks and
 // UseInCgroups do.
 func TryServices() error {
-	p, err := try(func(prog *ebpf.ProgramSpec) bool { return !forDrivers(prog) && !forWorkloads(prog) }, true)
+	p, err := try(func(prog *ebpf.ProgramSpec) bool { return !forDrivers(prog) }, true)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,12 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"fairlead/internal/child"
+	"fairlead/internal/gateway"
+	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 	helper "fairlead/test/process"
 
 	"golang.org/x/sys/unix"
@@ -100,6 +104,7 @@ func TestPartDoesNotWait(t *testing.T) {
 		_, err := c.Apply(configOf(backend(t, "two")), nil)
 		applied <- err
 	}()
+	waitUnread(t, c.current.link)
 	end()
 	if err := <-applied; !errors.Is(err, context.Canceled) {
 		t.Errorf("the change of a process that says nothing: %v", err)
@@ -112,4 +117,46 @@ func TestPartDoesNotWait(t *testing.T) {
 		t.Errorf("the process is %d, want %d", now, pid)
 	}
 	wantGet(t, url, "200 three")
+}
+
+// waitUnread waits until a message was sent that the other end has not read.
+func waitUnread(t *testing.T, l *link) {
+	t.Helper()
+	raw, err := l.conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline, unread := time.Now().Add(place.Timeout), 0; unread == 0; time.Sleep(time.Millisecond) {
+		failed := raw.Control(func(fd uintptr) { unread, err = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) })
+		if failed != nil || err != nil || time.Now().After(deadline) {
+			t.Fatalf("nothing was sent: %v", errors.Join(failed, err))
+		}
+	}
+}
+
+// TestLateChange: a change of a controlling process that has ended, which is read after that of the next one, changes
+// nothing.
+func TestLateChange(t *testing.T) {
+	g, err := gateway.New(settings("127.0.0.1:0"), optionsAt("").Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	s := &server{gateway: g}
+	change := func(from int, to string, whole bool) string {
+		next := changeOf(new(model.Config), configOf(to))
+		next.Whole = whole
+		answer, _ := s.answer(request{Apply: &next}, nil, from)
+		return answer.Fault
+	}
+	for _, c := range []struct {
+		from        int
+		whole, late bool
+	}{{0, true, false}, {0, false, false}, {2, true, false}, {0, false, true}, {1, true, true}, {2, false, false}} {
+		before := s.config
+		fault := change(c.from, "http://127.0.0.1:1", c.whole)
+		if (fault != "") != c.late || (s.config == before) != c.late {
+			t.Errorf("%+v: %q, and the configuration has changed: %v", c, fault, s.config != before)
+		}
+	}
 }

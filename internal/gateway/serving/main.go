@@ -81,6 +81,8 @@ type server struct {
 
 	mu     sync.Mutex
 	config *model.Config
+	// newest is the number of the controlling process that has changed the configuration last.
+	newest int
 	// keeps: the process continues without a controlling process.
 	keeps, left bool
 }
@@ -91,7 +93,7 @@ func (s *server) run(ends <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	goroutine.Go("answer the controlling process", func() { s.attend(first) })
+	goroutine.Go("answer the controlling process", func() { s.attend(first, 0) })
 	goroutine.Go("follow signals", func() {
 		for range ends {
 			s.end()
@@ -204,7 +206,7 @@ func (s *server) apply(c change) []status.Status {
 
 // admit serves the next controlling processes.
 func (s *server) admit() {
-	for {
+	for number := 1; ; number++ {
 		conn, err := s.control.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
@@ -217,12 +219,12 @@ func (s *server) admit() {
 			conn.Close()
 			continue
 		}
-		goroutine.Go("answer a controlling process", func() { s.attend(&link{conn: conn}) })
+		goroutine.Go("answer a controlling process", func() { s.attend(&link{conn: conn}, number) })
 	}
 }
 
-// attend answers the requests of a controlling process until it closes the socket.
-func (s *server) attend(l *link) {
+// attend answers the requests of a controlling process until it closes the socket. Later ones have higher numbers.
+func (s *server) attend(l *link, number int) {
 	defer l.conn.Close()
 	for {
 		var r request
@@ -239,7 +241,7 @@ func (s *server) attend(l *link) {
 			return
 		}
 		stop := s.beats(l, r)
-		answer, give := s.answer(r, fds)
+		answer, give := s.answer(r, fds, number)
 		stop()
 		err = l.send(answer, give)
 		unixsock.CloseAll(give)
@@ -249,8 +251,8 @@ func (s *server) attend(l *link) {
 	}
 }
 
-// answer carries out a request. It owns the descriptors.
-func (s *server) answer(r request, fds []int) (answer response, give []int) {
+// answer carries out a request of a controlling process. It owns the descriptors.
+func (s *server) answer(r request, fds []int, from int) (answer response, give []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer.ID = r.ID
@@ -263,7 +265,10 @@ func (s *server) answer(r request, fds []int) (answer response, give []int) {
 	}
 	unixsock.CloseAll(fds)
 	switch {
+	case r.Apply != nil && from < s.newest: // it had not been read yet when the process ended
+		answer.Fault = "a later controlling process has changed the configuration"
 	case r.Apply != nil:
+		s.newest = from
 		answer.Statuses = s.apply(*r.Apply)
 	case r.Explain != nil:
 		var found shown.Answer

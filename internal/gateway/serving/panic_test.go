@@ -6,10 +6,10 @@ import "testing"
 // next request.
 func TestPanicIsTheAnswer(t *testing.T) {
 	s := &server{}
-	if answer, _ := s.answer(request{ID: 1, Ask: askHandover}, nil); answer.ID != 1 || answer.Fault == "" {
+	if answer, _ := s.answer(request{ID: 1, Ask: askHandover}, nil, 0); answer.ID != 1 || answer.Fault == "" {
 		t.Errorf("a request that panics is answered with %+v", answer)
 	}
-	if answer, _ := s.answer(request{ID: 2, Ask: askKeep}, nil); answer.ID != 2 || answer.Fault != "" {
+	if answer, _ := s.answer(request{ID: 2, Ask: askKeep}, nil, 0); answer.ID != 2 || answer.Fault != "" {
 		t.Errorf("the next request is answered with %+v", answer)
 	}
 }

@@ -129,6 +129,9 @@ func (p *process) call(ctx context.Context, r request, fds []int) (answer respon
 	if err == nil && answer.ID != r.ID {
 		err = fmt.Errorf("it answers request %d instead of %d", answer.ID, r.ID)
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = cmp.Or(ctx.Err(), err)
+	}
 	if err != nil {
 		unixsock.CloseAll(got)
 		// The next answer could be of this request.

@@ -57,16 +57,16 @@ func (l *lan) crossHosts(one, two *dockerHost) {
 	two.docker("run -d --name db.main --network store --network-alias data " + two.dns() + serve)
 	one.docker("run -d --name client --network shop " + one.dns() + serve)
 	for _, name := range []string{"web", "api", "web.shop", "API"} {
-		two.docker("exec db.main /program ask tcp " + name + ":80")
+		l.asks(two, "db.main", name)
 	}
 	for _, name := range []string{"db.main", "data", "web"} {
-		one.docker("exec client /program ask tcp " + name + ":80")
+		l.asks(one, "client", name)
 	}
 	if out := one.docker("exec client /program load tcp absent.shop:80 1"); !strings.Contains(out, "no such host") {
 		l.Errorf("a name that no container has: %s", out)
 	}
 	one.docker("rename web shop")
-	two.docker("exec db.main /program ask tcp shop:80")
+	l.asks(two, "db.main", "shop")
 	one.docker("rename shop web")
 	address := func(h *dockerHost, name string) string {
 		return h.docker("inspect -f {{range.NetworkSettings.Networks}}{{.IPAddress}}{{end}} " + name)
@@ -88,6 +88,16 @@ func (l *lan) crossHosts(one, two *dockerHost) {
 	one.docker("run -d --name moving --network shop --ip " + at + serve)
 	two.docker("exec db.main /program ask tcp " + at + ":80")
 	one.docker("rm -f moving")
+}
+
+// asks waits until a container gets an answer from another one by its name: a host has the names of the others'
+// containers some time after they have started or were renamed.
+func (l *lan) asks(h *dockerHost, from, name string) {
+	l.Helper()
+	l.until(from+" gets an answer from "+name, func() bool {
+		_, err := h.Run(l.Context(), "exec", from, "/program", "ask", "tcp", name+":80")
+		return err == nil
+	})
 }
 
 // narrows lowers the MTU of one host's link. The links of running containers on both hosts must get the MTU
@@ -129,10 +139,7 @@ func (l *lan) withoutEtcd(one, two *dockerHost) {
 		one.docker("exec client /program ask tcp " + at + ":80")
 	}
 	l.etcd.Members[0].Start()
-	l.until("host1 has the name of a container that started meanwhile", func() bool {
-		_, err := one.Run(l.Context(), strings.Fields("exec client /program ask tcp late2:80")...)
-		return err == nil
-	})
+	l.asks(one, "client", "late2")
 }
 
 func (l *lan) ended(h *dockerHost) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/test/etcd"
+	"fairlead/test/place"
 
 	"github.com/anishathalye/porcupine"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -222,7 +223,7 @@ func TestHistories(t *testing.T) {
 		"no answer was lost": {[]porcupine.Operation{op(1, 2, 5, claimed(7)), op(5, 6, 8, claimed(9))},
 			porcupine.Illegal},
 	} {
-		if got := porcupine.CheckOperationsTimeout(swaps, lasting(c.history), time.Second); got != c.want {
+		if got := porcupine.CheckOperationsTimeout(swaps, lasting(c.history), place.Timeout); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

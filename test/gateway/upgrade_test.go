@@ -109,9 +109,10 @@ func newUpgraded(t *testing.T) *upgraded {
 	t.Cleanup(func() {
 		u.apply("services: {}\n")
 		u.stop()
-		if left := u.serving(); len(left) > 0 {
-			t.Errorf("the serving processes %v are left", left)
-		}
+		u.patiently(func() (bool, string) {
+			left := u.serving()
+			return len(left) == 0, fmt.Sprintf("the serving processes %v are left", left)
+		})
 	})
 	u.apply(declared)
 	u.until(200, "GET", "http://any.example.com/")

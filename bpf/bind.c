@@ -27,6 +27,25 @@ global_func int reserves(const struct mapping *l, __u32 class, __u32 port, const
 	       ((l->flags & MAPPING_ANY) || is_wildcard(host) || same(&l->host, host)) && !is_granted(l, caller);
 }
 
+/* reserving_of_part searches a part of a chain from slot on, as mapping_of_part does, for an
+ * entry that reserves the port and address against the caller.
+ */
+global_func __u32 reserving_of_part(__u32 slot, __u32 class, __u32 port, const struct address *host, __u64 caller)
+{
+	if (!host)
+		return 0;
+	for (int i = 0; i < PART && slot; i++) {
+		struct mapping *l = bpf_map_lookup_elem(&fl_mappings, &slot);
+
+		if (!l)
+			return 0;
+		if (reserves(l, class, port, host, caller))
+			return slot | FOUND;
+		slot = l->next;
+	}
+	return slot;
+}
+
 /* is_taken reports whether an entry of the chain that begins at slot reserves the port
  * and address against the caller.
  */
@@ -36,16 +55,9 @@ global_func int is_taken(__u32 slot, __u32 class, __u32 port, const struct addre
 
 	if (!host)
 		return 0;
-	for (int i = 0; i < MAX_CHAIN && slot; i++) {
-		struct mapping *l = bpf_map_lookup_elem(&fl_mappings, &slot);
-
-		if (!l)
-			return 0;
-		if (reserves(l, class, port, host, caller))
-			return 1;
-		slot = l->next;
-	}
-	return 0;
+	for (int i = 0; i < MAX_CHAIN / PART && slot && !(slot & FOUND); i++)
+		slot = reserving_of_part(slot, class, port, host, caller);
+	return !!(slot & FOUND);
 }
 
 inline_always int is_reserved(struct bpf_sock_addr *ctx, const struct address *host, int v6)

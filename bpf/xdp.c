@@ -12,5 +12,5 @@ int fl_xdp(struct xdp_md *ctx)
 	if (!w || !has_services(SERVED_REMOTE) || xdp_read(ctx, &p))
 		return XDP_PASS;
 	f = xdp_find_flow(ctx, &p, w);
-	return f ? xdp_forward(ctx, &p, w, f) : XDP_PASS;
+	return f ? xdp_forward(ctx, &p, f) : XDP_PASS;
 }

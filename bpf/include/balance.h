@@ -108,12 +108,29 @@ inline_always int continues(const struct packet *p, const struct work *w)
 	return p->class & 1 || (!is_bare_syn(p) && bpf_map_lookup_elem(&fl_conns_tcp, &w->name));
 }
 
+/* The result of judge_flow. */
+enum verdict { OTHER_FLOW, LIVE_FLOW, ENDED_FLOW };
+
+/* judge_flow reports whether a flow is that of the connection named in w, with the real server
+ * r, and whether it is still valid. The verifier checks it once, and not for each map that has
+ * the flow.
+ */
+global_func int judge_flow(const struct packet *p, const struct work *w, const struct flow *f, const struct real *r)
+{
+	if (!balancing || !p || !w || !f || !is_flow_of(f, &w->name))
+		return OTHER_FLOW;
+	if (r && r->generation == w->conn.generation && !is_new(f, p, r) && !is_stale(f, p->class))
+		return LIVE_FLOW;
+	return ENDED_FLOW;
+}
+
 /* find_live_flow finds the flow of the connection named in w, if it is still valid. If
  * it is not, it deletes the flow and returns NULL. It sets kept in w.
  */
 static __noinline struct flow *find_live_flow(const struct packet *p, struct work *w)
 {
 	struct conn *c = find_conn(&w->name);
+	enum verdict verdict;
 	struct flow *f;
 	struct real *r;
 
@@ -129,11 +146,11 @@ static __noinline struct flow *find_live_flow(const struct packet *p, struct wor
 		w->kept = r && r->generation == w->conn.generation && continues(p, w);
 		return 0;
 	}
-	if (!is_flow_of(f, &w->name))
-		return 0;
-	if (r && r->generation == w->conn.generation && !is_new(f, p, r) && !is_stale(f, p->class))
+	verdict = judge_flow(p, w, f, r);
+	if (verdict == LIVE_FLOW)
 		return f;
-	end_flow(f, &w->key);
+	if (verdict == ENDED_FLOW)
+		end_flow(f, &w->key);
 	return 0;
 }
 
@@ -146,7 +163,7 @@ static __noinline int insert_fresh(const struct packet *p, struct work *w, const
 	struct flow *f;
 
 	if (!(r->flags & REAL_MASQUERADE) && !same(&p->src, &r->to)) {
-		f = find_flow(&w->key);
+		f = search_flow(&w->key);
 		if (f && is_stale(f, p->class))
 			end_flow(f, &w->key);
 		if (!insert_young(&w->key, &w->fresh))
@@ -187,7 +204,7 @@ static __noinline struct flow *restore_flow(struct work *w)
 		bpf_map_update_elem(&fl_flows_udp, &w->key, &w->fresh, BPF_NOEXIST);
 	else
 		bpf_map_update_elem(&fl_flows_tcp, &w->key, &w->fresh, BPF_NOEXIST);
-	return find_flow(&w->key);
+	return search_flow(&w->key);
 }
 
 /* is_protected_leg reports whether an IPsec policy covers the packets that a real server
@@ -252,7 +269,7 @@ inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct pa
 	if (l)
 		__sync_fetch_and_add(&l->active, 1);
 	count_flow(REAL_BIT | w->slot);
-	return find_flow(&w->key);
+	return search_flow(&w->key);
 }
 
 /* opens_connection reports whether a client's packet shows that the connection is open:
@@ -370,8 +387,10 @@ inline_always __u32 exceeded_mtu_to_real(struct __sk_buff *skb, const struct pac
 /* send_to_real sends a packet to its real server, encapsulated if necessary. A packet
  * for a real server that is the host itself continues in the kernel.
  */
-static __noinline int send_to_real(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
+global_func int send_to_real(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
 {
+	if (!balancing || !p || !r || !w)
+		return TC_ACT_SHOT;
 	if (r->flags & REAL_LOCAL)
 		return UNTOUCHED;
 	if (!(r->flags & REAL_REMOTE))
@@ -452,15 +471,24 @@ inline_always int refuse_forward(struct __sk_buff *skb, const struct packet *p, 
 	return room ? send_icmp_error(skb, p, PACKET_TOO_BIG, room) : TC_ACT_SHOT;
 }
 
-/* forward_to_real translates the packet of a flow and sends it to its real server. */
-static __noinline int forward_to_real(struct __sk_buff *skb, struct packet *p, struct work *w, struct flow *f)
+/* forward_to_real translates the packet of a flow and sends it to its real server. Linux 6.1
+ * does not accept arguments of global functions as keys of maps, so it looks up the work.
+ */
+global_func int forward_to_real(struct __sk_buff *skb, struct packet *p, struct flow *f)
 {
-	struct real *r = real_of(w->slot);
+	struct real *r;
+	struct work *w;
 	struct ends to;
 	__u32 room;
 	int last;
 
-	if (!r || !f)
+	if (!balancing || !p || !f)
+		return TC_ACT_SHOT;
+	w = work_of();
+	if (!w)
+		return TC_ACT_SHOT;
+	r = real_of(w->slot);
+	if (!r)
 		return TC_ACT_SHOT;
 	if (r->flags & REAL_REMOTE) {
 		room = exceeded_mtu_to_real(skb, p, r, w);
@@ -496,7 +524,7 @@ inline_always int balance(struct __sk_buff *skb, struct packet *p, __u32 flags)
 		return UNTOUCHED;
 	f = find_or_create_flow(skb, p, w, flags);
 	if (f)
-		return forward_to_real(skb, p, w, f);
+		return forward_to_real(skb, p, f);
 	if (w->spoofed)
 		return TC_ACT_SHOT;
 	return w->no_real ? refuse_client(skb, p) : UNTOUCHED;

@@ -133,8 +133,8 @@ inline_always struct flow *find_alias(const struct alias_key *name, struct flow_
 		return 0;
 	key->client = known->client;
 	key->client_port = known->client_port;
-	f = find_flow(key);
-	if (f && is_flow_of(f, name))
+	f = search_flow(key);
+	if (f && is_flow_of_alias(f, name))
 		return f;
 	key->client = name->client;
 	key->client_port = name->client_port;
@@ -170,8 +170,8 @@ static __noinline struct flow *find_quoted_flow(const struct packet *p, struct f
 
 	key->client = name.client;
 	key->client_port = name.client_port;
-	f = find_flow(key);
-	return f && is_flow_of(f, &name) ? f : find_alias(&name, key);
+	f = search_flow(key);
+	return f && is_flow_of_alias(f, &name) ? f : find_alias(&name, key);
 }
 
 /* create_flow creates the flow of a packet for which the key has no flow, or another
@@ -201,7 +201,7 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
 	if (!same(&p->src, &l->to) && !is_link_local(&p->src)) {
 		if (!insert_young(key, &fresh))
 			return find_young_flow(key);
-		f = find_flow(key);
+		f = search_flow(key);
 		if (f && is_stale(f, p->class)) {
 			delete_flow(key);
 			if (!insert_young(key, &fresh))
@@ -219,7 +219,7 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
 	alias.client_port = key->client_port;
 	bpf_map_update_elem(&fl_aliases, name, &alias, BPF_ANY);
 	bpf_map_update_elem(&fl_aliased, &slot, &ever, BPF_ANY);
-	return find_flow(key);
+	return search_flow(key);
 }
 
 /* translate_error translates an ICMP error about a packet that an endpoint sent, and returns
@@ -227,12 +227,12 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
  * the error, its address stays the source. If the client did, the source becomes the
  * address that the endpoint knows.
  */
-static __noinline int translate_error(struct __sk_buff *skb, struct packet *p, const struct flow_key *key,
-				      const struct flow *f, __u32 flags)
+global_func int translate_error(struct __sk_buff *skb, struct packet *p, const struct flow_key *key,
+				const struct flow *f, __u32 flags)
 {
 	struct change c = {};
 
-	if (!is_valid_error(skb, p, f, flags))
+	if (!p || !key || !f || !is_valid_error(skb, p, f, flags))
 		return UNTOUCHED;
 	c.src = key->endpoint;
 	c.sport = key->endpoint_port;
@@ -289,15 +289,6 @@ global_func int error_inward(struct __sk_buff *skb, struct packet *p, __u32 flag
 	return act ? act : redirect_to_sandbox(skb, l->ifindex);
 }
 
-/* opens_flow reports whether the packet opens the flow: the client acknowledges data or
- * the SYN of the endpoint.
- */
-inline_always int opens_flow(const struct flow *f, const struct packet *p)
-{
-	return p->kind == PACKET_L4 && (p->tcp_flags & (TCP_ACK | TCP_SYN | TCP_RST)) == TCP_ACK &&
-	       (f->flags & FLOW_ANSWERED) && f->fin[OUTWARD] - p->ack < RESET_WINDOW;
-}
-
 /* note_sent stores the endpoint's next sequence number until the flow is open. */
 inline_always void note_sent(struct flow *f, const struct packet *p)
 {
@@ -311,11 +302,10 @@ inline_always void note_sent(struct flow *f, const struct packet *p)
 inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
 	struct flow_key key = {};
-	struct ends to;
 	struct mapping *l;
 	struct flow *f;
 	__u32 slot;
-	int act, opens;
+	int act;
 
 	if (p->kind == PACKET_ERROR) {
 		act = error_inward(skb, p, flags);
@@ -355,27 +345,36 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 		f->slot = slot;
 		f->link = l->ifindex;
 	}
-	opens = !(f->flags & FLOW_OPEN) && opens_flow(f, p);
-	if (track_request(skb->len, f, p))
-		end_flow(f, &key);
-	else if (opens)
-		promote_flow(&key, f);
-	to.src = &key.client;
-	to.sport = key.client_port;
-	to.dst = &key.endpoint;
-	to.dport = key.endpoint_port;
-	if (rewrite(skb, p, &to))
-		return count_drop(slot, INWARD);
-	return redirect_to_sandbox(skb, l->ifindex);
+	return deliver(skb, p, f, &key, l->ifindex);
 }
 
 /* Where an endpoint's ICMP error comes from. With FROM_HOST the kernel sends it. */
 enum from { FROM_SANDBOX, FROM_UPLINK, FROM_HOST };
 
-/* error_outward translates an ICMP error that an endpoint sent about a client's packet. */
-global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 from)
+/* send_error translates an endpoint's ICMP error about a packet of the flow, and sends it. */
+global_func int send_error(struct __sk_buff *skb, struct packet *p, struct flow *f, __u32 from)
 {
 	struct change c = {};
+
+	if (!p || !f || !same(&p->inner_src, &p->dst) || (from == FROM_HOST) != !!(f->flags & FLOW_LOCAL_REAL))
+		return UNTOUCHED;
+	if (from != FROM_HOST && f->link != skb->ifindex &&
+	    (from == FROM_UPLINK ? !is_real(f->slot) || !is_valid_source(skb, p, 0) : !is_endpoint_address(skb->ifindex, &p->inner_dst)))
+		return UNTOUCHED;
+	c.src = f->client;
+	c.sport = f->client_port;
+	c.dst = f->host;
+	c.dport = f->host_port;
+	c.outer_src = f->host;
+	c.outer_dst = f->client;
+	if (write_error(skb, p, &c))
+		return TC_ACT_SHOT;
+	return from == FROM_HOST ? UNTOUCHED : send_to_client(skb, f);
+}
+
+/* error_outward finds the flow of an ICMP error that an endpoint sent about a client's packet. */
+global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 from)
+{
 	struct flow_key key = {};
 	struct flow *f;
 
@@ -386,21 +385,8 @@ global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 fro
 	key.client = p->inner_src;
 	key.client_port = p->inner_sport;
 	key.class = p->class;
-	f = find_flow(&key);
-	if (!f || !same(&p->inner_src, &p->dst) || (from == FROM_HOST) != !!(f->flags & FLOW_LOCAL_REAL))
-		return UNTOUCHED;
-	if (from != FROM_HOST && f->link != skb->ifindex &&
-	    (from == FROM_UPLINK ? !is_real(f->slot) || !is_valid_source(skb, p, 0) : !is_endpoint_address(skb->ifindex, &key.endpoint)))
-		return UNTOUCHED;
-	c.src = f->client;
-	c.sport = f->client_port;
-	c.dst = f->host;
-	c.dport = f->host_port;
-	c.outer_src = f->host;
-	c.outer_dst = f->client;
-	if (write_error(skb, p, &c))
-		return TC_ACT_SHOT;
-	return from == FROM_HOST ? UNTOUCHED : redirect_to_client(skb, f);
+	f = search_flow(&key);
+	return f ? send_error(skb, p, f, from) : UNTOUCHED;
 }
 
 #define NOT_A_REPLY 1000
@@ -412,9 +398,7 @@ global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 fro
 inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_uplink)
 {
 	struct flow_key key = {};
-	struct ends to;
 	struct flow *f;
-	int last, act;
 	__u32 mtu;
 
 	if (p->kind == PACKET_ERROR)
@@ -447,14 +431,5 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 		count_reset(f, p);
 	else
 		note_sent(f, p);
-	last = track_reply(skb->len, f, p);
-	reply_ends(&to, f);
-	if (rewrite(skb, p, &to))
-		return count_drop(f->slot, OUTWARD);
-	act = redirect_to_client(skb, f);
-	if (act == TC_ACT_SHOT)
-		count_drop(f->slot, OUTWARD);
-	if (last)
-		end_flow(f, &key);
-	return act;
+	return send_reply(skb, p, f, &key);
 }

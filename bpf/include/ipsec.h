@@ -74,6 +74,23 @@ inline_always int has_policies(void)
 	return p && p->count;
 }
 
+/* is_protected_by_part does what is_protected does, for PART policies from first on. */
+global_func int is_protected_by_part(const struct policies *p, __u32 first, const struct alias_key *name, __u32 parts)
+{
+	if (!p || !name)
+		return 0;
+	for (__u32 i = 0; i < PART; i++) {
+		__u32 at = first + i;
+
+		barrier_var(at); /* keeps the compiler from computing the address before the bounds check */
+		if (at >= MAX_POLICIES || at >= p->count)
+			return 0;
+		if (selects(&p->all[at], name, parts))
+			return 1;
+	}
+	return 0;
+}
+
 /* is_protected reports whether an IPsec policy covers packets between the host and the
  * client of the key. parts are a value of enum selector_parts.
  */
@@ -87,8 +104,8 @@ global_func int is_protected(const struct alias_key *name, __u32 parts)
 	p = bpf_map_lookup_elem(&fl_policies, &slot);
 	if (!p)
 		return 0;
-	for (__u32 i = 0; i < MAX_POLICIES && i < p->count; i++) {
-		if (selects(&p->all[i], name, parts))
+	for (__u32 i = 0; i < MAX_POLICIES && i < p->count; i += PART) {
+		if (is_protected_by_part(p, i, name, parts))
 			return 1;
 	}
 	return 0;

@@ -11,6 +11,12 @@
 
 #define inline_always static __always_inline
 
+/* global_func marks functions that the verifier checks once, separately from their
+ * callers, instead of at each call. Before Linux 6.8 it also checks those that no remaining
+ * code calls, so functions for services test `balancing` first.
+ */
+#define global_func __attribute__((noinline, weak))
+
 /* As in the C library's socket.h, which BPF programs cannot include. */
 #define AF_INET 2
 #define AF_INET6 10
@@ -154,12 +160,13 @@ inline_always struct total *total_of(__u32 slot)
 }
 
 /* count_flow counts a new flow. */
-inline_always void count_flow(__u32 slot)
+global_func int count_flow(__u32 slot)
 {
 	struct total *t = total_of(slot);
 
 	if (t)
 		t->flows++;
+	return 0;
 }
 
 /* count_exhausted counts a flow for which no port was free. */
@@ -282,11 +289,6 @@ inline_always int is_unspecified(const struct address *a)
 	return !(a->w[0] | a->w[1] | a->w[2] | a->w[3]);
 }
 
-/* global_func marks functions that the verifier checks once, separately from their
- * callers, instead of at each call.
- */
-#define global_func __attribute__((noinline, weak))
-
 /* matches reports whether a mapping contains a host address and port. */
 inline_always int matches(const struct mapping *l, __u32 class, const struct address *host, __u32 port)
 {
@@ -308,6 +310,34 @@ inline_always __be16 endpoint_port_of(const struct mapping *l, __u16 port)
 	return bpf_htons(l->to_first + (port - l->first));
 }
 
+/* The verifier follows each turn of a loop. A long loop calls a function that makes several
+ * turns, which the verifier checks once. PART is the number of those turns.
+ */
+#define PART 16
+
+/* The bit that a function adds to a slot that it has found. */
+#define FOUND (1u << 31)
+
+/* mapping_of_part searches a part of a chain from slot on, and returns what mapping_index
+ * does, with FOUND. Returns the slot that follows the part if no mapping of it contains the
+ * port.
+ */
+global_func __u32 mapping_of_part(__u32 slot, __u32 class, __u32 port, const struct address *host)
+{
+	if (!host)
+		return 0;
+	for (int i = 0; i < PART && slot; i++) {
+		struct mapping *l = bpf_map_lookup_elem(&fl_mappings, &slot);
+
+		if (!l)
+			return 0;
+		if (contains(l, class, host, port))
+			return slot | FOUND;
+		slot = l->next;
+	}
+	return slot;
+}
+
 /* mapping_index searches a chain from slot on and returns the index of the mapping or
  * grant that contains the port. Returns 0 if there is none.
  */
@@ -315,14 +345,10 @@ global_func __u32 mapping_index(__u32 slot, __u32 class, __u32 port, const struc
 {
 	if (!host)
 		return 0;
-	for (int i = 0; i < MAX_CHAIN && slot; i++) {
-		struct mapping *l = bpf_map_lookup_elem(&fl_mappings, &slot);
-
-		if (!l)
-			return 0;
-		if (contains(l, class, host, port))
-			return slot;
-		slot = l->next;
+	for (int i = 0; i < MAX_CHAIN / PART && slot; i++) {
+		slot = mapping_of_part(slot, class, port, host);
+		if (slot & FOUND)
+			return slot & ~FOUND;
 	}
 	return 0;
 }

@@ -343,14 +343,14 @@ inline_always int is_to_host(struct __sk_buff *skb, const struct outbound_link *
  * the address that the packet gets there. Returns 0 if the kernel must decide: the packet
  * is not for the host, has no route, or its route is another one.
  */
-static __noinline __u32 outbound_uplink(struct __sk_buff *skb, const struct packet *p, __be32 *address)
+global_func __u32 outbound_uplink(struct __sk_buff *skb, const struct packet *p, __be32 *address)
 {
 	__u32 slot = 0, ifindex = skb->ifindex;
 	struct outbound_link *own = bpf_map_lookup_elem(&fl_outbound_links, &ifindex);
 	struct bpf_fib_lookup *route = (void *)bpf_map_lookup_elem(&fl_routes, &slot);
 	struct outbound_source *source;
 
-	if (!own || !route || !is_to_host(skb, own))
+	if (!p || !address || !own || !route || !is_to_host(skb, own))
 		return 0;
 	__builtin_memset(route, 0, sizeof(*route));
 	route->family = AF_INET;
@@ -390,11 +390,11 @@ static __noinline int has_entry(const struct packet *p, const struct flow *f)
  * was pushed out. Without these questions, the sandbox's packets would keep such flows alive. An
  * answered flow is no exchange of the kernel: a neighbour has forged the datagram.
  */
-static __noinline int is_usable(struct __sk_buff *skb, const struct packet *p, const struct flow *f)
+global_func int is_usable(struct __sk_buff *skb, const struct packet *p, const struct flow *f)
 {
 	__be32 address = 0;
 
-	if (outbound_uplink(skb, p, &address) != f->ifindex || address != f->host.w[3] || !has_entry(p, f))
+	if (!p || !f || outbound_uplink(skb, p, &address) != f->ifindex || address != f->host.w[3] || !has_entry(p, f))
 		return 0;
 	return !(p->class & 1) || f->flags & FLOW_ANSWERED || !is_kernel_exchange(p);
 }
@@ -407,12 +407,6 @@ inline_always int ends_outbound(struct __sk_buff *skb, const struct packet *p, c
 	if (!(p->class & 1) && p->kind == PACKET_L4 && is_bare_syn(p) && f->flags & (FLOW_CLOSING | FLOW_RST))
 		return 1;
 	return (f->tick ^ (__u32)bpf_jiffies64()) >> 8 && !is_usable(skb, p, f);
-}
-
-/* opens_outbound reports whether a packet of the host outside opens the flow. */
-inline_always int opens_outbound(const struct flow *f, const struct packet *p)
-{
-	return !(f->flags & FLOW_OPEN) && p->kind == PACKET_L4 && (p->tcp_flags & (TCP_ACK | TCP_RST)) == TCP_ACK;
 }
 
 /* is_protected_outbound reports whether an IPsec policy covers the packet, with its own
@@ -492,19 +486,6 @@ static __noinline enum port_result create_outbound(struct __sk_buff *skb, const 
 	return PORT_TAKEN;
 }
 
-/* send_first translates the first packet of a flow and sends it. */
-inline_always int send_first(struct __sk_buff *skb, struct packet *p, struct flow *f)
-{
-	struct ends to;
-
-	track_reply(skb->len, f, p);
-	reply_ends(&to, f);
-	p->hops = 1;
-	if (rewrite(skb, p, &to))
-		return count_drop(OUTBOUND_SLOT, OUTWARD);
-	return redirect_to_client(skb, f);
-}
-
 /* open_outbound creates the flow of a packet with which a sandbox begins a connection to a
  * host outside, and sends the packet. Packets that the kernel has to forward are UNTOUCHED.
  */
@@ -522,10 +503,11 @@ global_func int open_outbound(struct __sk_buff *skb, struct packet *p)
 	n = attempt_of();
 	if (!n)
 		return UNTOUCHED;
-	f = result == PORT_RESERVED ? find_young_flow(&n->key) : find_flow(&n->key);
+	f = result == PORT_RESERVED ? find_young_flow(&n->key) : search_flow(&n->key);
 	if (!f || !(f->flags & FLOW_OUTBOUND))
 		return count_drop(OUTBOUND_SLOT, OUTWARD);
-	return send_first(skb, p, f);
+	p->hops = 1;
+	return send_reply(skb, p, f, &n->key);
 }
 
 /* find_outbound finds the flow with a name, and makes its key. The flow is half-open as a rule
@@ -559,9 +541,7 @@ global_func int answer_outbound(struct __sk_buff *skb, struct packet *p)
 {
 	struct outbound_name name = {};
 	struct flow_key key = {};
-	struct ends to;
 	struct flow *f;
-	__u32 link;
 
 	if (!p)
 		return UNTOUCHED;
@@ -581,16 +561,5 @@ global_func int answer_outbound(struct __sk_buff *skb, struct packet *p)
 		return UNTOUCHED;
 	if (f->ifindex != skb->ifindex && !is_valid_source(skb, p, 0))
 		return count_drop(OUTBOUND_SLOT, INWARD);
-	link = f->link;
-	if (track_request(skb->len, f, p))
-		end_flow(f, &key);
-	else if (opens_outbound(f, p))
-		promote_flow(&key, f);
-	to.src = &key.client;
-	to.sport = key.client_port;
-	to.dst = &key.endpoint;
-	to.dport = key.endpoint_port;
-	if (rewrite(skb, p, &to))
-		return count_drop(OUTBOUND_SLOT, INWARD);
-	return redirect_to_sandbox(skb, link);
+	return deliver(skb, p, f, &key, f->link);
 }

@@ -202,7 +202,7 @@ global_func int decrement_ttl(struct __sk_buff *skb, const struct packet *p)
 	struct ipv6hdr *v6;
 	struct iphdr *v4;
 
-	if (!p)
+	if (!balancing || !p)
 		return -1;
 	if (p->v6) {
 		v6 = writable(skb, link_header, sizeof(*v6));
@@ -229,11 +229,15 @@ inline_always int ttl_expired(const struct packet *p) { return p->ttl <= 1; }
 #define MIN_MTU 576
 
 /* detour returns the link via which replies of the flow leave. */
-static __noinline __u32 detour(struct __sk_buff *skb, const struct flow *f)
+global_func __u32 detour(struct __sk_buff *skb, const struct flow *f)
 {
-	__u32 slot = hop_slot(f);
-	struct next_hop *h = bpf_map_lookup_elem(&fl_next_hops, &slot);
+	struct next_hop *h;
+	__u32 slot;
 
+	if (!f)
+		return 0;
+	slot = hop_slot(f);
+	h = bpf_map_lookup_elem(&fl_next_hops, &slot);
 	if (!h || (!is_cached(h, f) && !find_hop(skb, f, h)))
 		return f->ifindex;
 	return out_link(h);
@@ -251,4 +255,71 @@ inline_always __u32 exceeded_mtu(struct __sk_buff *skb, const struct flow *f)
 	if ((f->flags & (FLOW_DETOUR | FLOW_ANSWERED)) != FLOW_ANSWERED && !(f->flags & FLOW_PEER))
 		ifindex = detour(skb, f);
 	return bpf_check_mtu(skb, ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) > 0 ? mtu : 0;
+}
+
+/* send_reply translates a reply and sends it to the flow's client. It ends the flow after its
+ * last packet. The verifier checks it once, and not for each map that has the flow.
+ */
+global_func int send_reply(struct __sk_buff *skb, struct packet *p, struct flow *f, const struct flow_key *key)
+{
+	struct ends to;
+	int last, act;
+
+	if (!p || !f || !key)
+		return TC_ACT_SHOT;
+	last = track(skb->len, f, p, OUTWARD);
+	reply_ends(&to, f);
+	if (rewrite(skb, p, &to))
+		return count_drop(f->slot, OUTWARD);
+	act = redirect_to_client(skb, f);
+	if (act == TC_ACT_SHOT)
+		count_drop(f->slot, OUTWARD);
+	if (last)
+		end_flow(f, key);
+	return act;
+}
+
+/* send_to_client does what redirect_to_client does. The verifier checks it once. */
+global_func int send_to_client(struct __sk_buff *skb, struct flow *f)
+{
+	return f ? redirect_to_client(skb, f) : TC_ACT_SHOT;
+}
+
+/* opens_flow reports whether a client's packet opens the flow: the client acknowledges data or
+ * the SYN of the endpoint. An outbound flow is opened by a host outside that acknowledges.
+ */
+inline_always int opens_flow(const struct flow *f, const struct packet *p)
+{
+	if (f->flags & FLOW_OPEN || p->kind != PACKET_L4 || (p->tcp_flags & (TCP_ACK | TCP_RST)) != TCP_ACK)
+		return 0;
+	if (f->flags & FLOW_OUTBOUND)
+		return 1;
+	return !(p->tcp_flags & TCP_SYN) && (f->flags & FLOW_ANSWERED) && f->fin[OUTWARD] - p->ack < RESET_WINDOW;
+}
+
+/* deliver translates a client's packet and redirects it into the sandbox behind the host's
+ * link. It ends the flow after its last packet. The verifier checks it once, and not for each
+ * map that has the flow.
+ */
+global_func int deliver(struct __sk_buff *skb, struct packet *p, struct flow *f, const struct flow_key *key, __u32 ifindex)
+{
+	struct ends to;
+	__u32 slot;
+	int opens;
+
+	if (!p || !f || !key)
+		return TC_ACT_SHOT;
+	slot = f->slot;
+	opens = opens_flow(f, p);
+	if (track(skb->len, f, p, INWARD))
+		end_flow(f, key);
+	else if (opens)
+		promote_flow(key, f);
+	to.src = &key->client;
+	to.sport = key->client_port;
+	to.dst = &key->endpoint;
+	to.dport = key->endpoint_port;
+	if (rewrite(skb, p, &to))
+		return count_drop(slot, INWARD);
+	return redirect_to_sandbox(skb, ifindex);
 }

@@ -287,9 +287,19 @@ inline_always __u64 score_of(const struct frontend *f, __u32 i)
  */
 global_func __u64 lower_score(const struct frontend *f, __u32 i, __u64 least)
 {
-	__u64 score = f ? score_of(f, i) : ~0ULL;
+	__u64 score = balancing && f ? score_of(f, i) : ~0ULL;
 
 	return score < least ? score : least;
+}
+
+/* lowest_of_part does the same for PART real servers from an index on. */
+global_func __u64 lowest_of_part(const struct frontend *f, __u32 first, __u64 least)
+{
+	if (!balancing || !f)
+		return least;
+	for (__u32 i = 0; i < PART && first + i < f->buckets; i++)
+		least = lower_score(f, first + i, least);
+	return least;
 }
 
 /* least_loaded returns the real server of the ring with the lowest score. */
@@ -297,10 +307,10 @@ global_func __u32 least_loaded(const struct frontend *f)
 {
 	__u64 least = ~0ULL;
 
-	if (!f)
+	if (!balancing || !f)
 		return 0;
-	for (__u32 i = 0; i < MAX_LOADED && i < f->buckets; i++)
-		least = lower_score(f, i, least);
+	for (__u32 i = 0; i < MAX_LOADED && i < f->buckets; i += PART)
+		least = lowest_of_part(f, i, least);
 	return least == ~0ULL ? 0 : least & 0xffff;
 }
 

@@ -63,6 +63,9 @@ inline_always struct flow *find_flow(const struct flow_key *key)
 	return f ? f : bpf_map_lookup_elem(&fl_young_flows, key);
 }
 
+/* search_flow does the same in fewer instructions of the program, for packets that are rare. */
+static __noinline struct flow *search_flow(const struct flow_key *key) { return find_flow(key); }
+
 /* find_likely_flow finds a flow that is half-open as a rule if half_open is set. */
 inline_always struct flow *find_likely_flow(const struct flow_key *key, int half_open)
 {
@@ -83,7 +86,7 @@ inline_always struct flow *find_young_flow(const struct flow_key *key)
 /* insert_young inserts a new flow into the map of half-open flows (UDP: of flows) and
  * returns 0. It fails if another flow has the key.
  */
-inline_always long insert_young(const struct flow_key *key, const struct flow *fresh)
+static __noinline long insert_young(const struct flow_key *key, const struct flow *fresh)
 {
 	if (key->class & 1)
 		return bpf_map_update_elem(&fl_flows_udp, key, fresh, BPF_NOEXIST);
@@ -95,11 +98,14 @@ inline_always long insert_young(const struct flow_key *key, const struct flow *f
 /* promote_flow moves a flow into the map of open flows. The caller must not use the flow
  * any more, because the kernel may reuse its memory.
  */
-static __noinline void promote_flow(const struct flow_key *key, struct flow *f)
+static __noinline void promote_flow(const struct flow_key *of, struct flow *f)
 {
-	f->flags |= FLOW_OPEN;
-	if (!bpf_map_update_elem(&fl_flows_tcp, key, f, BPF_ANY))
-		bpf_map_delete_elem(&fl_young_flows, key);
+	struct flow_key key = *of; /* Linux 6.1 requires keys and values of maps on the stack. */
+	struct flow open = *f;
+
+	open.flags |= FLOW_OPEN;
+	if (!bpf_map_update_elem(&fl_flows_tcp, &key, &open, BPF_ANY))
+		bpf_map_delete_elem(&fl_young_flows, &key);
 }
 
 /* delete_flow deletes a flow and returns 0. It fails if another CPU has deleted it. */
@@ -393,7 +399,7 @@ inline_always int replace_stale(struct attempt *a)
 
 	if (bpf_map_update_elem(&fl_replaced, &a->key, &mark, BPF_NOEXIST))
 		return -1;
-	f = find_flow(&a->key);
+	f = search_flow(&a->key);
 	if (f && is_stale(f, a->key.class)) {
 		end_flow(f, &a->key);
 		failed = insert_young(&a->key, &a->fresh) ? -1 : 0;
@@ -417,7 +423,7 @@ global_func int try_alias(void)
 	a->key.client_port = random_alias_port();
 	if (!insert_young(&a->key, &a->fresh))
 		return 0;
-	f = find_flow(&a->key);
+	f = search_flow(&a->key);
 	return f && is_stale(f, a->key.class) ? replace_stale(a) : -1;
 }
 
@@ -578,7 +584,7 @@ inline_always int update_close_one_way(struct flow *f, const struct packet *p)
 /* count_drop counts a packet that should be forwarded but cannot, and returns
  * TC_ACT_SHOT.
  */
-static __noinline int count_drop(__u32 slot, __u32 d)
+global_func int count_drop(__u32 slot, __u32 d)
 {
 	struct total *t = total_of(slot);
 
@@ -640,4 +646,12 @@ inline_always int is_flow_of(const struct flow *f, const struct alias_key *name)
 {
 	return f->host_port == name->host_port && f->client_port == name->client_port &&
 	       same(&f->host, &name->host) && same(&f->client, &name->client);
+}
+
+/* is_flow_of_alias does the same. The verifier checks it once, and not for each map that has
+ * the flow.
+ */
+global_func int is_flow_of_alias(const struct flow *f, const struct alias_key *name)
+{
+	return f && name && is_flow_of(f, name);
 }

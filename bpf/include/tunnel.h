@@ -165,7 +165,7 @@ global_func int encapsulate(struct __sk_buff *skb, const struct packet *p, const
 {
 	__be16 port;
 
-	if (!p || !r)
+	if (!balancing || !p || !r)
 		return -1;
 	port = gue_port(r);
 	if (p->v6)
@@ -193,7 +193,7 @@ global_func __u32 path_mtu(struct __sk_buff *skb, const struct flow *f)
 	struct next_hop *h;
 	__u32 mtu = 0, slot;
 
-	if (!f)
+	if (!balancing || !f)
 		return 0;
 	slot = hop_slot(f);
 	h = bpf_map_lookup_elem(&fl_next_hops, &slot);

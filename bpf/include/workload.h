@@ -96,20 +96,37 @@ inline_always __u32 is_outside(__u32 port, __u32 first, __u32 last)
 	return (port - first) >> 31 | (last - port) >> 31;
 }
 
+/* grant_of_part does what grant_index does, for PART grants from first on. */
+global_func __u32 grant_of_part(const struct workload *w, __u32 first, __u32 class, __u32 port)
+{
+	if (!w)
+		return MAX_GRANTS;
+	for (__u32 i = 0; i < PART; i++) {
+		__u32 at = first + i;
+		const struct grant *g;
+
+		barrier_var(at); /* keeps the compiler from computing the address before the bounds check */
+		if (at >= MAX_GRANTS || at >= w->count)
+			return MAX_GRANTS;
+		g = &w->grants[at];
+		if (!((g->class ^ class) | is_outside(port, g->container_first, g->container_last)))
+			return at;
+	}
+	return MAX_GRANTS;
+}
+
 /* grant_index returns the index of the grant for a container port (host byte order),
  * MAX_GRANTS if there is none.
  */
 global_func __u32 grant_index(const struct workload *w, __u32 class, __u32 port)
 {
+	__u32 at = MAX_GRANTS;
+
 	if (!w)
 		return MAX_GRANTS;
-	for (__u32 i = 0; i < MAX_GRANTS && i < w->count; i++) {
-		const struct grant *g = &w->grants[i];
-
-		if (!((g->class ^ class) | is_outside(port, g->container_first, g->container_last)))
-			return i;
-	}
-	return MAX_GRANTS;
+	for (__u32 i = 0; i < MAX_GRANTS && i < w->count && at >= MAX_GRANTS; i += PART)
+		at = grant_of_part(w, i, class, port);
+	return at;
 }
 
 /* grant_of returns the grant for a container port, NULL if there is none. */
@@ -129,18 +146,35 @@ inline_always __be16 granted_port(const struct grant *g, __u32 port)
 	return bpf_htons(g->host_first + (port - g->container_first));
 }
 
+/* host_port_grant_of_part does what host_port_grant_index does, for PART grants from first on. */
+global_func __u32 host_port_grant_of_part(const struct workload *w, __u32 first, __u32 class, __u32 port)
+{
+	if (!w)
+		return MAX_GRANTS;
+	for (__u32 i = 0; i < PART; i++) {
+		__u32 at = first + i;
+		const struct grant *g;
+
+		barrier_var(at); /* keeps the compiler from computing the address before the bounds check */
+		if (at >= MAX_GRANTS || at >= w->count)
+			return MAX_GRANTS;
+		g = &w->grants[at];
+		if (!((g->class ^ class) | is_outside(port, g->host_first, g->host_first + (g->container_last - g->container_first))))
+			return at;
+	}
+	return MAX_GRANTS;
+}
+
 /* host_port_grant_index returns the index of the grant that contains a host port (host
  * byte order), MAX_GRANTS if there is none.
  */
 global_func __u32 host_port_grant_index(const struct workload *w, __u32 class, __u32 port)
 {
+	__u32 at = MAX_GRANTS;
+
 	if (!w)
 		return MAX_GRANTS;
-	for (__u32 i = 0; i < MAX_GRANTS && i < w->count; i++) {
-		const struct grant *g = &w->grants[i];
-
-		if (!((g->class ^ class) | is_outside(port, g->host_first, g->host_first + (g->container_last - g->container_first))))
-			return i;
-	}
-	return MAX_GRANTS;
+	for (__u32 i = 0; i < MAX_GRANTS && i < w->count && at >= MAX_GRANTS; i += PART)
+		at = host_port_grant_of_part(w, i, class, port);
+	return at;
 }

@@ -288,15 +288,19 @@ inline_always int xdp_send(struct xdp_md *ctx, const struct packet *p, const str
 }
 
 /* xdp_forward sends a packet of a flow to its real server, or passes it on to tc. */
-static __noinline int xdp_forward(struct xdp_md *ctx, struct packet *p, struct work *w, struct flow *f)
+global_func int xdp_forward(struct xdp_md *ctx, struct packet *p, struct flow *f)
 {
 	__u64 length = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
-	struct real *r = real_of(w->slot);
+	struct work *w = work_of();
 	struct next_hop *h;
+	struct real *r;
 	int last;
 
 	barrier_var(length); /* the verifier allows no partial pointer on the stack */
-	if (!r || !f || !(r->flags & REAL_REMOTE))
+	if (!balancing || !p || !f || !w)
+		return XDP_PASS;
+	r = real_of(w->slot);
+	if (!r || !(r->flags & REAL_REMOTE))
 		return XDP_PASS;
 	h = xdp_next_hop(ctx, r, w, length - ETH_HLEN + outer_length(p, r));
 	if (!h)

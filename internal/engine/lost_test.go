@@ -14,7 +14,7 @@ import (
 	"fairlead/internal/store"
 )
 
-// slowProxy opens ports only when the test lets it.
+// slowProxy opens ports only when the test lets it, and takes nothing after it has ended.
 type slowProxy struct {
 	noProxy
 	opens, ended bool
@@ -22,6 +22,9 @@ type slowProxy struct {
 }
 
 func (p *slowProxy) Set(_ context.Context, c proxy.Config) error {
+	if p.ended {
+		return errors.New("the proxy has ended")
+	}
 	if len(c.Listeners) > 0 && !p.opens {
 		return &engine.UnopenedError{}
 	}
@@ -37,9 +40,20 @@ func TestChangesWhileAProxyIsReplaced(t *testing.T) {
 		happens func(*testing.T, *engine.Engine, *slowProxy, model.State)
 		ports   int
 	}{
-		"the next proxy ends, too": {func(_ *testing.T, _ *engine.Engine, p *slowProxy, _ model.State) {
+		"the next proxy ends, too, and another one is not started at once": {func(t *testing.T, e *engine.Engine,
+			p *slowProxy, _ model.State) {
 			p.ended = true
+			if _, err := e.HealProxy(t.Context()); err == nil || errors.As(err, new(*engine.UnopenedError)) {
+				t.Errorf("two proxies have ended, one after the other: %v", err)
+			}
 		}, 1},
+		"the next proxy ends, too, and the port is not published any more": {func(t *testing.T, e *engine.Engine,
+			p *slowProxy, s model.State) {
+			p.ended, s.Publishes = true, nil
+			if _, err := e.Set(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		}, 0},
 		"the port is not published any more, and the proxy has opened it": {func(t *testing.T, e *engine.Engine,
 			p *slowProxy, s model.State) {
 			p.has.Listeners, p.opens, s.Publishes = []plan.Listener{{}}, true, nil

@@ -62,14 +62,18 @@ func planOf(inUse proxy.Config) plan.Plan {
 // HealProxy restarts a proxy that has ended, with the same sockets, and reports
 // whether it did. It leaves out ports that another program uses now and returns
 // them as the error; Heal tries them again. After an UnopenedError, HealProxy must be
-// repeated.
+// repeated. If the next proxy has ended, too, it returns an error and starts none: the
+// caller waits before it calls HealProxy again.
 func (e *Engine) HealProxy(ctx context.Context) (healed bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	want := e.userspace
-	if e.dropDeadProxy(ctx); e.lost != nil {
+	want, before := e.userspace, e.proxy
+	switch e.dropDeadProxy(ctx); {
+	case e.lost != nil && e.proxy != before:
+		return false, errors.New("open host ports: the next proxy has ended, too")
+	case e.lost != nil:
 		want = e.lost
-	} else if e.proxy != nil || len(want) == 0 {
+	case e.proxy != nil || len(want) == 0:
 		return false, nil
 	}
 	e.lost = nil
@@ -103,7 +107,7 @@ func (e *Engine) closeLost(ctx context.Context, want plan.Plan) error {
 	if e.lost == nil || slices.ContainsFunc(want, open) {
 		return nil
 	}
-	if e.proxy != nil {
+	if e.dropDeadProxy(ctx); e.proxy != nil {
 		if err := e.proxy.Set(ctx, proxy.Config{}); err != nil {
 			return fmt.Errorf("close host ports: %w", err)
 		}

@@ -12,7 +12,8 @@ import (
 )
 
 // proxyRetry is the pause before the daemon tries again to open a port that another
-// process took while no proxy ran.
+// process took while no proxy ran, and before it starts another proxy if the next one
+// has ended, too.
 const proxyRetry = 2 * time.Second
 
 // KeepProxy starts a new proxy whenever the proxy has ended, which a value of the channel says, until ctx ends. It locks
@@ -25,10 +26,15 @@ func (h *Healer) KeepProxy(ctx context.Context, ended <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		case <-ended:
+			if again != nil {
+				continue // the next attempt starts a new one
+			}
 			err = h.healProxy(ctx)
 		case <-again:
 			again = nil
-			err = h.steps.Repeat(ctx, func() error { _, err := h.repairAll(ctx); return err })
+			if err = h.healProxy(ctx); err == nil {
+				err = h.steps.Repeat(ctx, func() error { _, err := h.repairAll(ctx); return err })
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			h.state.Log.Error("reopen the proxy's ports", "error", err)

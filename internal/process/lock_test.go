@@ -9,8 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,5 +251,47 @@ func opened(t *testing.T, path string) (wait func()) {
 		if err != nil {
 			t.Fatalf("wait until a process opens %s: %v", path, err)
 		}
+	}
+}
+
+// TestStartLockExcludes: of processes that start a daemon, only one at a time has the lock, although each of them
+// removes the file.
+func TestStartLockExcludes(t *testing.T) {
+	opt := Options{Run: t.TempDir()}
+	var inside atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				unlock, err := lockStart(opt)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d have the lock", n)
+				}
+				runtime.Gosched()
+				inside.Add(-1)
+				if err := unlock(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if left, err := os.ReadDir(opt.Run); err != nil || len(left) != 0 {
+		t.Errorf("files left: %v, %v", left, err)
+	}
+	// A link must not make the daemon create or lock a file elsewhere.
+	aim, link := filepath.Join(t.TempDir(), "aim"), filepath.Join(opt.Run, "start.lock")
+	if err := os.Symlink(aim, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockStart(opt); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("a link: %v", err)
+	}
+	if _, err := os.Lstat(aim); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file that the link names: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -37,6 +38,7 @@ func TestBindHooks(t *testing.T) {
 		{"ContainerPortsAreNotShared", testContainerPortsAreNotShared},
 		{"MovedBindIsRefused", testMovedBindIsRefused},
 		{"BindHooksAreSetAndDeleted", testBindHooksAreSetAndDeleted},
+		{"EveryGrantIsUsed", testEveryGrantIsUsed},
 		{"TooManyGrants", testTooManyGrants},
 		{"GrantedPortsCannotBeBoundByOthers", testGrantedPortsCannotBeBoundByOthers},
 	})
@@ -466,6 +468,35 @@ func TestGrantsOfOtherProcesses(t *testing.T) {
 	c.meets(t, unix.SOCK_STREAM, server)
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// testEveryGrantIsUsed grants a workload as many ports as it can have. It binds each of them, sees the port that it
+// has chosen, and clients reach it at the granted port.
+func testEveryGrantIsUsed(t *testing.T, w *localWorld) {
+	var many []plan.Grant
+	for i := range uint16(32) {
+		many = append(many, own("", 10000+2*i, 20000+2*i)...)
+	}
+	g := newWorkload(t, w, model.UnpublishedDeny, many...)
+	for i := range 32 {
+		for _, host := range []string{"127.0.0.1", "[::1]"} {
+			for _, kind := range socketTypes {
+				at := fmt.Sprintf("%s:%d", host, 20001+2*i)
+				server := g.mustBind(t, kind, at)
+				if reported := server.name(t); reported != at {
+					t.Errorf("getsockname reports %s, want %s", reported, at)
+				}
+				c, err := w.stranger(t, kind, fmt.Sprintf("%s:%d", host, 10001+2*i))
+				if err != nil {
+					t.Fatalf("%s: %v", at, err)
+				}
+				c.meets(t, kind, server)
+			}
+		}
+	}
+	if _, err := g.bind(t, unix.SOCK_STREAM, "127.0.0.1:20064"); !errors.Is(err, unix.EACCES) {
+		t.Errorf("bind a port that was not granted: %v, want %v", err, unix.EACCES)
 	}
 }
 

@@ -34,6 +34,7 @@ func TestGuardedPorts(t *testing.T) {
 		{"ProxyAndOtherNamespacesMayBind", testProxyAndOtherNamespacesMayBind},
 		{"ForgedKeysDoNotPassTheBindHook", testForgedKeysDoNotPassTheBindHook},
 		{"KernelChoosesMappedPorts", testKernelChoosesMappedPorts},
+		{"EveryAddressOfAPortIsGuarded", testEveryAddressOfAPortIsGuarded},
 	})
 }
 
@@ -57,6 +58,26 @@ func testMappedPortsCannotBeBound(t *testing.T, w *localWorld) {
 					t.Errorf("bind: %v, want %v", err, want)
 				}
 			})
+		}
+	}
+}
+
+// testEveryAddressOfAPortIsGuarded maps one port on as many addresses as the table allows. No one of them can be bound,
+// and another address can.
+func testEveryAddressOfAPortIsGuarded(t *testing.T, w *localWorld) {
+	var all []plan.EBPFMapping
+	for n := range 64 {
+		all = append(all, toBox(fmt.Sprintf("127.1.0.%d", n), 90, "10.9.0.2")...)
+	}
+	w.mapping(t, false, all...)
+	defer w.mapping(t, true, all...)
+	for n := range 65 {
+		for name, kind := range map[string]int{"TCP": unix.SOCK_STREAM, "UDP": unix.SOCK_DGRAM} {
+			at := fmt.Sprintf("127.1.0.%d:90", n)
+			err := dialer(t, w.ns, kind, at).bind(at)
+			if want := map[bool]error{true: unix.EADDRINUSE}[n < 64]; !errors.Is(err, want) {
+				t.Errorf("%s, bind %s: %v, want %v", name, at, err, want)
+			}
 		}
 	}
 }

@@ -115,6 +115,7 @@ func nodeCommands() (all []command) {
 	add(looks("ls", "network ls", "service ls", "service show site", "ports", "stats", "events", "get",
 		"cluster address ls")...)
 	add(doctor, restart, kill,
+		applied("cluster bgp ls", ""), // a daemon is ready before it has read the records of its cluster
 		cli("service set site --cluster --scheduler rr"),
 		cli("cluster bgp add "+otherAddress+" --as 64512 --local-as 64513"), look("cluster bgp ls"),
 		cli("cluster bgp rm "+otherAddress),

@@ -23,8 +23,8 @@ const maxFreed = (kv.MaxOperations - 1) / 2
 
 // NoRecords is the error of an order for the cluster on a host that has no records of one.
 func NoRecords() error {
-	return api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
-		"`fairlead cluster init`, or see `fairlead cluster status`")
+	return api.Faultf(api.NotFound, "this host has no records of a cluster, or its daemon has just started and not "+
+		"read them yet: create a cluster with `fairlead cluster init`, or see `fairlead cluster status`")
 }
 
 // NodeName returns the name of a node, its id if the cluster has no such node, or an empty text for no node.

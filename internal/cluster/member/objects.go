@@ -15,7 +15,7 @@ func Objects(m *Member) ([]api.ClusterObject, error) {
 	snapshot := m.snapshot
 	m.mu.Unlock()
 	if snapshot == nil {
-		return nil, api.Faultf(api.NotFound, "this host has no records of a cluster: see `fairlead cluster status`")
+		return nil, NoRecords()
 	}
 	return objectsOf(snapshot), nil
 }

@@ -62,7 +62,7 @@ func testMappedPortsCannotBeBound(t *testing.T, w *localWorld) {
 	}
 }
 
-// testEveryAddressOfAPortIsGuarded maps one port on as many addresses as the table allows. No one of them can be bound,
+// testEveryAddressOfAPortIsGuarded maps one port on as many addresses as the table allows. None of them can be bound,
 // and another address can.
 func testEveryAddressOfAPortIsGuarded(t *testing.T, w *localWorld) {
 	var all []plan.EBPFMapping

@@ -43,7 +43,7 @@ func TestErrorsBeforeMeasuring(t *testing.T) {
 		{"no rounds", []string{"--rounds", "0"}, []string{"rounds 0"}},
 		{"no duration", []string{"--duration", "0s"}, []string{"duration 0s"}},
 		{"condition cut short", []string{"--fail-if", "nat.bulk.ratio<"},
-			[]string{"fail-if", "column 16", "nat.bulk.ratio<"}},
+			[]string{"fail-if", "column 16", "\n    nat.bulk.ratio<\n" + strings.Repeat(" ", 19) + "^\n"}},
 		{"condition on an unknown path", []string{"--fail-if", "gnat.bulk.ratio<1"}, []string{"gnat", "nat"}},
 		{"condition on an unknown field", []string{"--fail-if", "nat.bulk.rtio<1"}, []string{"rtio", "ratio_low"}},
 		{"condition on what is not measured", []string{"nat", "--fail-if", "proxy.bulk.ratio<1"}, []string{"proxy"}},

@@ -26,6 +26,7 @@
 package expr
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,9 +65,12 @@ type Error struct {
 }
 
 // Error returns the cause, and the condition with a mark under the column.
-func (e *Error) Error() string {
-	return fmt.Sprintf("read condition: column %d: %s\n  %s\n  %s^",
-		e.Column, e.Cause, e.Source, strings.Repeat(" ", e.Column-1))
+func (e *Error) Error() string { return errors.Join(e.Unwrap()...).Error() }
+
+// Unwrap returns the lines of the text, because commands print only joined errors on several lines.
+func (e *Error) Unwrap() []error {
+	return []error{fmt.Errorf("read condition: column %d: %s", e.Column, e.Cause), errors.New("  " + e.Source),
+		errors.New("  " + strings.Repeat(" ", e.Column-1) + "^")}
 }
 
 // node is a part of a condition: a condition, whose value is 1 if it is true and else 0, or an operand.
